@@ -3,6 +3,20 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+/// Time before the newest record that [`Keep::Window`] covers, in ns: the 60 s that are shown, and
+/// some seconds for late records.
+pub(crate) const WINDOW_NS: u64 = 64_000_000_000;
+
+/// How much of the past is kept, to compare late records with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// As much as memory allows; records that arrive later still count. For traces.
+    #[default]
+    All,
+    /// The last [`WINDOW_NS`]; records before that are not counted: for recordings without end.
+    Window,
+}
+
 /// The heaviest, `most` of them at most; equal ones stay in their order.
 pub(crate) fn ranked<T, W: Ord>(
     all: impl IntoIterator<Item = T>,

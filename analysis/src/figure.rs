@@ -4,6 +4,33 @@ use crate::time::add_to;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+/// Types that are serialized as what they display.
+macro_rules! serialized_as_text {
+    ($($type:ty),+) => {$(
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl schemars::JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                String::schema_name()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                String::json_schema(generator)
+            }
+        }
+    )+};
+}
+
+pub(crate) use serialized_as_text;
+
 /// What a figure rests on: a measurement, a model, or a change that was not made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -61,4 +88,17 @@ pub struct Location {
     /// Whether the file belongs to the standard library or an installed package, judged by its
     /// path.
     pub library: bool,
+}
+
+/// Identifies one device of one process; two processes may number the same GPU differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DeviceId {
+    /// Index of its trace in `traces`, from 0.
+    pub trace: usize,
+    /// Process id; 0 if the trace does not contain it.
+    pub pid: u32,
+    /// Rank in a distributed job; `null` if unknown.
+    pub rank: Option<u32>,
+    /// Index of the device in the process.
+    pub device: u32,
 }

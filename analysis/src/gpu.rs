@@ -12,6 +12,7 @@ pub(crate) mod cost;
 pub mod delayed;
 pub(crate) mod device;
 pub(crate) mod devices;
+pub(crate) mod idle;
 pub mod kept;
 pub(crate) mod launching;
 pub mod merge;
@@ -22,3 +23,5 @@ pub mod replays;
 pub(crate) mod steps;
 pub(crate) mod summary;
 pub mod timeline;
+
+pub use idle::IdleLedger;

@@ -37,7 +37,7 @@ pub struct LayersReport {
     #[schemars(with = "Vec<String>")]
     pub remarks: Vec<LayersRemark>,
     /// Memory of its GPUs by the caching allocator, as of the last measured step.
-    pub devices: Vec<LayerDevice>,
+    pub devices: Vec<AllocatorMemory>,
     /// The sums of measured steps in order, at most 1,000, evenly spread.
     pub over_time: Vec<LayersPoint>,
 }
@@ -104,23 +104,6 @@ pub struct LayerReport {
     /// Its memory.
     #[serde(flatten)]
     pub bytes: LayerTotals,
-}
-
-/// Memory of a GPU by PyTorch's caching allocator, in bytes.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct LayerDevice {
-    /// Its number, as the process counts them.
-    pub device: u32,
-    /// Memory of tensors at the end of the last measured step.
-    pub allocated: u64,
-    /// The most by then.
-    pub peak_allocated: u64,
-    /// Memory that the allocator had obtained from the driver.
-    pub reserved: u64,
-    /// The most by then.
-    pub peak_reserved: u64,
-    /// Free parts of blocks that are in use (fragmentation).
-    pub split: u64,
 }
 
 /// A measured step.
@@ -205,7 +188,7 @@ impl LayerSums {
             totals: *totals,
             layers,
             remarks: self.remarks.iter().copied().collect(),
-            devices: self.devices.iter().map(device).collect(),
+            devices: self.devices.clone(),
             over_time: points
                 .map(|point| LayersPoint {
                     since_start_ns: duration_ns(started_ns, point.since_start_ns),
@@ -274,17 +257,6 @@ fn layer(row: &LayerRow) -> LayerReport {
         marks: row.marks.clone(),
         calls: row.calls,
         bytes: bytes(row),
-    }
-}
-
-fn device(memory: &AllocatorMemory) -> LayerDevice {
-    LayerDevice {
-        device: memory.device,
-        allocated: memory.allocated,
-        peak_allocated: memory.peak_allocated,
-        reserved: memory.reserved,
-        peak_reserved: memory.peak_reserved,
-        split: memory.split,
     }
 }
 

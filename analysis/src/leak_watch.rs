@@ -3,6 +3,7 @@
 //! Never by its warm-up: the last of the [`steady_parts`] of each series, which has to be the larger part of the
 //! process's life, and to rise in both of its halves.
 
+pub(crate) mod alive;
 mod figures;
 
 pub use self::figures::{GrowingLine, HeapTrend, MemoryRise, ReachesLimit, Trend};

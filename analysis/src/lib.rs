@@ -34,16 +34,21 @@
 
 mod accumulate;
 mod advice;
+mod allocations;
 mod analysis;
 mod bounded;
+mod called;
 pub mod clean;
+mod cleanup;
 pub mod compare;
 mod counters;
 mod coverage;
+mod cpu;
 mod cuda;
 mod distribution;
 mod figure;
 mod freeze;
+mod garbage;
 pub mod gpu;
 mod gpu_samples;
 mod growth;
@@ -53,11 +58,14 @@ pub mod live;
 mod memory;
 pub mod parallel;
 pub mod paths;
+mod pauses;
 mod phases;
 mod pressure;
 mod regression;
 pub mod report;
+mod settings;
 pub mod spans;
+mod stacks;
 mod summary;
 #[cfg(feature = "parquet")]
 pub mod tables;

@@ -2,9 +2,11 @@
 //!
 //! Judged by the path alone, as recorded in the code object; nothing here reads files.
 
-use crate::report::{Location, TrainingLibrary};
+use crate::figure::Location;
 pub use gctrace_event::paths::is_library;
 use gctrace_event::paths::within_library;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Whether a library's file belongs to an installed package rather than to the standard library.
 #[must_use]
@@ -96,6 +98,80 @@ fn common<'a>(a: &'a str, b: &'a str) -> &'a str {
 #[must_use]
 pub fn short(file: &str) -> &str {
     within_library(file).unwrap_or(file)
+}
+
+/// Libraries that run training loops, the most specific first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrainingLibrary {
+    /// PyTorch's torchtitan.
+    Torchtitan,
+    /// NVIDIA's Megatron Bridge.
+    MegatronBridge,
+    /// NVIDIA's Megatron-LM: `megatron/training`.
+    MegatronLm,
+    /// NVIDIA's NeMo.
+    Nemo,
+    /// Ai2's OLMo-core.
+    OlmoCore,
+    /// PyTorch's TNT.
+    Torchtnt,
+    /// Lightning, under either of its names.
+    Lightning,
+    /// The Trainer of Hugging Face's Transformers.
+    Transformers,
+}
+
+impl TrainingLibrary {
+    /// Its name, as its authors write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Torchtitan => "torchtitan",
+            Self::MegatronBridge => "Megatron Bridge",
+            Self::MegatronLm => "Megatron-LM",
+            Self::Nemo => "NeMo",
+            Self::OlmoCore => "OLMo-core",
+            Self::Torchtnt => "torchtnt",
+            Self::Lightning => "Lightning",
+            Self::Transformers => "Transformers' Trainer",
+        }
+    }
+
+    /// Its own switch: `Training.gc_freq` of torchtitan's job configuration (000204a),
+    /// `--manual-gc` of Megatron-LM's arguments (core 0.15), `TrainingConfig` of Megatron Bridge,
+    /// `GarbageCollectionCallback` of NeMo (2.0, pull request 10261), OLMo-core's
+    /// `GarbageCollectorCallback` (2.x), `torchtnt.framework.callbacks.GarbageCollector` (0.2).
+    /// Lightning (2.x) and Transformers (4.x, 5.x) have none.
+    #[must_use]
+    pub fn switch(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Torchtitan => "--training.gc_freq N",
+            Self::MegatronBridge => "train.manual_gc=true train.manual_gc_interval=N",
+            Self::MegatronLm => "--manual-gc --manual-gc-interval N",
+            Self::Nemo => "GarbageCollectionCallback(gc_interval_train=N, gc_interval_val=N)",
+            Self::OlmoCore => "GarbageCollectorCallback(gc_interval=N)",
+            Self::Torchtnt => "GarbageCollector(step_interval=N)",
+            Self::Lightning | Self::Transformers => return None,
+        })
+    }
+
+    /// Whether the switch collects generation 1 only, so that what survives two collections is
+    /// never freed.
+    #[must_use]
+    pub fn skips_full_collections(self) -> bool {
+        matches!(self, Self::Torchtitan | Self::OlmoCore | Self::Torchtnt)
+    }
+}
+
+/// `train.py:57 in build_batch`, of a library `json/decoder.py:353 in raw_decode`.
+#[must_use]
+pub fn place(location: &Location) -> String {
+    let line = location.line.map_or(String::new(), |line| format!(":{line}"));
+    match location.file.as_str() {
+        "" => location.function.clone(),
+        file => format!("{}{line} in {}", short(file), location.function),
+    }
 }
 
 #[cfg(test)]

@@ -9,17 +9,17 @@ mod boundaries;
 pub(crate) use self::boundaries::{Phase, RunPhases, training_steps};
 
 use self::boundaries::{At, FEWEST_STEPS};
-use crate::accumulate::explicit::ExplicitCalls;
 use crate::accumulate::process::ProcessState;
-use crate::accumulate::stacks::{NodeId, RankingLimits, StackRanking, StackSums, StackTree};
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::timeline::GpuPart;
 use crate::report::{
-    Basis, JudgedPhase, LinesReport, PauseTotal, PhaseReport, PhasesReport, ProcessReport,
-    TrainingMark, Workers,
+    Basis, JudgedPhase, LinesReport, PhaseReport, PhasesReport, ProcessReport, TrainingMark,
+    Workers,
 };
+use crate::settings::ExplicitCalls;
 use crate::spans::PauseSpan;
+use crate::stacks::{NodeId, RankingLimits, StackRanking, StackSums, StackTree, WithoutStack};
 use crate::time::{add_to, beyond, sum};
 use crate::{time, verdict};
 use gctrace_event::{CollectorKind, GcReason, Process, ProcessOrigin};
@@ -178,11 +178,11 @@ impl<'a> JudgedRun<'a> {
         let (work, _) = self.work();
         let of_pauses = self.pauses.iter().zip(work);
         let within = |pause: &PauseSpan| self.phases.phase_of(pause) == phase;
-        let (mut by_node, mut without, mut all_ns) = (BTreeMap::new(), PauseTotal::default(), 0);
+        let (mut by_node, mut without, mut all_ns) = (BTreeMap::new(), WithoutStack::default(), 0);
         for (pause, (cause, time_ns)) in of_pauses.filter(|(pause, _)| within(pause)) {
             add_to(&mut all_ns, time_ns);
             match node(&self.states, pause) {
-                None => without.add(time_ns),
+                None => without.add(pause.reason, time_ns),
                 Some(node) => {
                     let sums: &mut StackSums = by_node.entry(node).or_default();
                     let full = pause.generation == 2;

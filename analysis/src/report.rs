@@ -4,121 +4,67 @@
 //! `basis` states what the figures of an object rest on; an object without it has the basis of
 //! the enclosing object. Timestamps are on the clock of the trace (`CLOCK_MONOTONIC`).
 
-/// Types that are serialized as what they display.
-macro_rules! serialized_as_text {
-    ($($type:ty),+) => {$(
-        impl serde::Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl schemars::JsonSchema for $type {
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                String::schema_name()
-            }
-
-            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                String::json_schema(generator)
-            }
-        }
-    )+};
-}
-
 mod advice;
-mod allocations;
 mod by_cause;
-mod cause;
-mod cleanup;
-mod clocks;
 mod condense;
-mod cpu;
 mod evidence;
 mod findings;
-mod garbage;
-mod gpu_bounds;
-mod gpu_devices;
-mod idle;
-mod lines;
 mod phases;
 mod processes;
-mod ranks;
-mod steps;
 
-pub use crate::counters::{CounterReport, CountersReport};
-pub use crate::cuda::{CudaFunction, CudaReport, DeviceMemoryReport};
-pub use crate::figure::{Basis, Location, PauseTotal};
-pub use crate::freeze::AfterFreeze;
-pub use crate::gpu_samples::{GpuFigure, GpuProcessReport, GpuReport, ThrottleShare};
-pub use crate::growth::{GrowthPoint, GrowthReport, Prediction};
-pub use crate::layers::{
-    LatestLayers, LayerDevice, LayerReport, LayerTotals, LayersPoint, LayersReport,
+// What a feature declares `pub` is a part of the report.
+pub use crate::allocations::*;
+pub use crate::called::*;
+pub use crate::cleanup::figures::*;
+pub use crate::counters::*;
+pub use crate::cpu::main_thread::*;
+pub use crate::cpu::meanwhile::*;
+pub use crate::cpu::off_cpu::*;
+pub use crate::cpu::*;
+pub use crate::cuda::*;
+pub use crate::figure::*;
+pub use crate::freeze::*;
+pub use crate::garbage::report::*;
+pub use crate::garbage::shape::*;
+pub use crate::gpu::bounds::report::*;
+pub use crate::gpu::breakdown::*;
+pub use crate::gpu::cause::*;
+pub use crate::gpu::cost::*;
+pub use crate::gpu::devices::*;
+pub use crate::gpu::idle::*;
+pub use crate::gpu::launching::*;
+pub use crate::gpu::merge::{
+    AlignedBy, ClockReport, MergeNote, NotMerged, NotMergedReason, RecognizedBy,
 };
-pub use crate::leak_watch::{GrowingLine, HeapTrend, MemoryRise, ReachesLimit, Trend};
-pub use crate::memory::MemoryReport;
-pub use crate::pressure::{ArenasReport, PressureReport};
-pub use advice::{Advice, AdviceEffect, AdviceId, UsualGain};
-pub use allocations::{AllocatingLine, AllocationsReport, SizeClass};
-pub use by_cause::ByCause;
-pub use cause::{
-    CauseReport, DeviceCost, GpuCost, PauseCostParts, PauseCostReport, StepEvidenceReport,
-};
-pub(crate) use cleanup::CleanupScale;
-pub use cleanup::{
-    CleanupCall, CleanupReport, CleanupSite, CleanupTotal, CleanupVerdict, CleanupWorth,
-    OutOfMemory, Workload,
-};
-pub use clocks::{AlignedBy, ClockReport, NotMerged, RecognizedBy};
-pub use condense::DESCRIBED_TRACES;
-pub(crate) use cpu::OthersDid;
-pub use cpu::{
-    CalledSamples, CpuFile, CpuLine, CpuReport, LoadingReport, MainThreadReport, MeanwhileLine,
-    MeanwhileReport, OffCpuLine, PackageSamples,
-};
-pub use evidence::{
-    CpuTime, DeletedGeneration, DeletedReport, ExplicitCallsReport, FreedNothingReport,
-    MissingData, OmittedGpuReport, OverheadReport, PausesReport, ProbeReport, StopTheWorld,
-    UnseenReport, WorstPause,
-};
-pub use findings::{
-    BoundsLimit, MainCycles, MergeNote, NoComparison, NoErrorBar, NotCovered, NotMergedReason,
-};
-pub use garbage::{
-    BirthLine, BirthLines, CycleShape, GarbageCycle, GarbageEdge, GarbageEstimate, GarbageKind,
-    GarbageReport, PerStep,
-};
-pub use gpu_bounds::{BoundsReport, BoundsRule, ProcessBounds, RuleBounds};
-pub use gpu_devices::{
-    DepthPoint, DepthReport, DeviceId, DeviceLaunching, DeviceReport, GpuWorkReport, IgnoredWork,
-    LatencyReport, LaunchingReport, NotReplayed, StreamIdle, StreamReport, TemporalBreakdown,
-};
-pub use idle::{
-    CodePlace, IdleCause, IdleGap, IdleLedger, IdlePart, IdlePlace, IdleRow, LateRank, RankWait,
-};
-pub use lines::{
-    CalledReport, LibraryReport, LineReport, LineTotal, LinesReport, StackReport, TrainingLibrary,
-};
-pub(crate) use phases::Workers;
-pub use phases::{
-    JudgedPhase, PhaseReport, PhasesReport, TrainingMark, TrainingPart, TrainingSeries,
-};
-pub use processes::{
-    InterpreterReport, ProcessReport, RecordedReport, SettingsReport, Sources, TraceReport,
-    TraceWriter,
-};
-pub use ranks::{
-    CollectiveWaits, CollectivesReport, CommunicatorKind, CommunicatorReport, HostOutlier,
-    PauseSource, RankFigure, RankOutlier, RankPauses, RankReport, RankSpread, RankedJob,
-    RanksReport, StepEffect, UnrelatedRank, UsefulBusy,
-};
-pub use steps::{
-    FullBy, MedianComparison, MedianDifference, ProcessSteps, StepComparison, StepDifference,
-    StepLengths, StepReport, StepSource, StepsReport,
-};
+pub use crate::gpu::ranks::communicators::*;
+pub use crate::gpu::ranks::spread::*;
+pub use crate::gpu::ranks::summary::{CollectivesReport, RankedJob, RanksReport, UnrelatedRank};
+pub use crate::gpu::ranks::victims::*;
+pub use crate::gpu::ranks::waits::*;
+pub use crate::gpu::replay::StepEvidenceReport;
+pub use crate::gpu::replays::NotReplayed;
+pub use crate::gpu::steps::comparison::*;
+pub use crate::gpu::steps::*;
+pub use crate::gpu::summary::*;
+pub use crate::gpu::timeline::IgnoredWork;
+pub use crate::gpu_samples::*;
+pub use crate::growth::*;
+pub use crate::layers::*;
+pub use crate::leak_watch::*;
+pub use crate::memory::*;
+pub use crate::paths::TrainingLibrary;
+pub use crate::pauses::{CpuTime, PausesReport, StopTheWorld};
+pub use crate::pressure::*;
+pub use crate::settings::*;
+pub use crate::spans::StepSource;
+pub use crate::stacks::ranking::*;
+pub use advice::*;
+pub use by_cause::*;
+pub use condense::*;
+pub use evidence::*;
+pub use findings::*;
+pub use phases::*;
+pub use processes::*;
 
 use gctrace_event::GcReason;
 use schemars::JsonSchema;

@@ -7,10 +7,55 @@
 pub mod index;
 
 use self::index::{SmallNumber, ThreadIndex};
-use crate::report::StepSource;
 use crate::time::duration;
-use gctrace_event::{GcReason, leb128};
+use gctrace_event::{GcReason, NamedMarker, leb128};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::num::{NonZeroU32, NonZeroU64};
+
+/// What delimits a step, in order of preference: the first that a process has any steps by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepSource {
+    /// An annotation `ProfilerStep#n`.
+    ProfilerStep,
+    /// From the start of one call of the function named by `--step-function` to that of the next.
+    Function,
+    /// From the end of one step of a torch optimizer to that of the next of the same class.
+    Optimizer,
+    /// From the start of one backward pass to that of the next on the same thread.
+    BackwardPass,
+    /// From one request for the next batch of a torch `DataLoader` to the next.
+    DataLoader,
+    /// From one launch of a kernel that recurs at constant distance to the next.
+    PeriodicLaunches,
+}
+
+impl StepSource {
+    /// What a step is, in a word: the annotation, or the mark that delimits it.
+    #[must_use]
+    pub fn basis(self) -> &'static str {
+        match self {
+            Self::ProfilerStep => "ProfilerStep",
+            Self::Function => "call of the step function",
+            Self::Optimizer => "optimizer step",
+            Self::BackwardPass => "backward pass",
+            Self::DataLoader => "batch of the DataLoader",
+            Self::PeriodicLaunches => "period of launches",
+        }
+    }
+}
+
+impl From<&NamedMarker> for StepSource {
+    fn from(marker: &NamedMarker) -> Self {
+        match marker {
+            NamedMarker::Function(_) => Self::Function,
+            NamedMarker::Optimizer(_) => Self::Optimizer,
+            NamedMarker::Backward => Self::BackwardPass,
+            NamedMarker::DataLoader(_) => Self::DataLoader,
+        }
+    }
+}
 
 /// First and last time of something, in ns on the clock of its trace; `None`: of nothing.
 pub type FirstToLast = Option<(u64, u64)>;

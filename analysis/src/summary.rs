@@ -3,18 +3,16 @@
 mod evidence;
 mod traces;
 
-use crate::accumulate::garbage;
-use crate::accumulate::pause_sums::{REASONS, known_generation};
 use crate::accumulate::process::{OtherRecords, ProcessState};
-use crate::accumulate::stacks::{RankingLimits, StackRanking};
-use crate::accumulate::tally::PauseTally;
 use crate::accumulate::trace_state::TraceState;
 use crate::accumulate::unlisted::UnlistedSums;
 use crate::accumulate::worst_pauses::WorstPauseEntry;
-use crate::advice;
 use crate::analysis::Analysis;
 use crate::counters::CounterSums;
+use crate::pauses::{PauseTally, REASONS, known_generation};
+use crate::stacks::{RankingLimits, StackRanking};
 use crate::time::{add_to, after, duration, duration_ns, sum};
+use crate::{advice, garbage};
 use gctrace_stats::ratio;
 
 use crate::gpu::cost::WithoutPauses;
@@ -90,46 +88,51 @@ impl Analysis {
             _ => Verdict { level: Level::Unknown, ..verdict },
         };
         let cuda = cuda::report(self.traces.iter().map(|trace| &trace.cuda).enumerate());
-        let mut report = Report {
-            schema: SCHEMA.to_owned(),
-            gctrace: env!("CARGO_PKG_VERSION").to_owned(),
-            verdict,
-            advice: Vec::new(),
-            runs,
-            by_generation: self.groups(
-                [Some(0), Some(1), Some(2), None].map(GroupName::Generation),
-                &self.by_generation,
-            ),
-            by_reason,
-            worst: self.worst_pauses(),
-            lines: self.lines(),
-            pressure: pressure::together(
-                processes.iter().filter_map(|process| process.pressure.as_ref()),
-            ),
-            not_covered: self.not_covered(&merged.timelines, processes.len(), cuda.is_some()),
-            cuda,
-            counters: self.counters(),
-            cpu: self.cpu(judged.as_ref()),
-            gpu,
-            gpu_bounds: gpu::bounds::report::report(&self.traces, &self.processes, timelines),
-            phases,
-            steps: gpu::steps::report(timelines, &replays, &self.only_full()),
-            gpus: self.gpus(),
-            freed_nothing: self.freed_nothing(),
-            explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
-            garbage: garbage::together(&processes),
-            overhead: self.overhead(),
-            totals,
-            traces,
-            traces_left_out: 0,
-            processes,
-            missing,
-            gpu_cost: cost,
-            series,
-        };
+        let mut report =
+            Report {
+                schema: SCHEMA.to_owned(),
+                gctrace: env!("CARGO_PKG_VERSION").to_owned(),
+                verdict,
+                advice: Vec::new(),
+                runs,
+                by_generation: self.groups(
+                    [Some(0), Some(1), Some(2), None].map(GroupName::Generation),
+                    &self.by_generation,
+                ),
+                by_reason,
+                worst: self.worst_pauses(),
+                lines: self.lines(),
+                pressure: pressure::together(
+                    processes.iter().filter_map(|process| process.pressure.as_ref()),
+                ),
+                not_covered: self.not_covered(&merged.timelines, processes.len(), cuda.is_some()),
+                cuda,
+                counters: self.counters(),
+                cpu: self.cpu(judged.as_ref()),
+                gpu,
+                gpu_bounds: gpu::bounds::report::report(timelines, self.bounds_context()),
+                phases,
+                steps: gpu::steps::report(timelines, &replays, &self.only_full()),
+                gpus: self.gpus(),
+                freed_nothing: self.freed_nothing(),
+                explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
+                garbage: garbage::together(processes.iter().filter_map(|process| {
+                    Some((process.pauses.collected, process.garbage.clone()?))
+                })),
+                overhead: self.overhead(),
+                totals,
+                traces,
+                traces_left_out: 0,
+                processes,
+                missing,
+                gpu_cost: cost,
+                series,
+            };
+        let hosts: Vec<Option<&str>> =
+            report.traces.iter().map(|trace| trace.host.as_deref()).collect();
         let jobs = report.gpu.as_mut().and_then(|gpu| gpu.ranks.as_mut());
         for job in jobs.into_iter().flat_map(|ranks| &mut ranks.jobs) {
-            job.spread = gpu::ranks::spread::spread(&job.ranks, &report.traces);
+            job.spread = gpu::ranks::spread::spread(&job.ranks, &hosts);
         }
         report.advice = advice::advice(&report);
         report.verdict.sentence = words::verdict::sentence(&report);

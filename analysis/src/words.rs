@@ -7,9 +7,6 @@ pub mod advice;
 mod broken_cycles;
 mod callback;
 mod called;
-pub mod cleanup;
-pub mod cycles;
-pub(crate) mod idle;
 pub mod layers;
 pub mod memory;
 pub mod places;
@@ -17,6 +14,8 @@ pub mod samples;
 pub(crate) mod verdict;
 pub(crate) mod waits;
 
+pub use crate::cleanup::words as cleanup;
+pub use crate::garbage::words as cycles;
 use crate::report::{Advice, AdviceEffect, AdviceId, Basis, Report};
 
 /// The risk of calling `gc.collect()` no more.

@@ -238,7 +238,6 @@ enum pause_flag {
 	PAUSE_NO_STATS = 16,        /* statistics could not be read: generation from the argument */
 	PAUSE_FORKED = 32,          /* the process was forked inside its parent's pause           */
 	PAUSE_NOFAIL = 64,          /* 3.8 - 3.12: called by _PyGC_CollectNoFail (shutdown)       */
-	PAUSE_STACK_LOST = 128,     /* its stack was new and could not be sent                    */
 	PAUSE_COUNTED = 256,        /* software counters were read                                */
 	PAUSE_SWITCH_MISSED = 512,  /* time off the CPU is unknown                                */
 };

@@ -50,10 +50,8 @@ static __always_inline void note_stack(struct pt_regs *registers, const struct p
 	if (!frame)
 		frame = current_frame(&layout->frames, registers->PROGRAM_COUNTER + point->runtime_delta, pause->gc.interpreter);
 	pause->stack = take_stack(&thread->walk, layout, point->layout, frame, thread->pid, process);
-	if (pause->stack == STACK_LOST) {
+	if (pause->stack == STACK_LOST)
 		pause->stack = 0;
-		pause->flags |= PAUSE_STACK_LOST;
-	}
 }
 
 /* MM_ANONPAGES (include/linux/mm_types_task.h) */

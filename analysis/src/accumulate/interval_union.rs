@@ -5,7 +5,7 @@
 //! live view, by age: the new part of intervals before that is unknown. Complete lists are
 //! `time/intervals.rs`, which takes the space of one sorted list and no time per interval.
 
-use super::{Keep, WINDOW_NS};
+use crate::bounded::{Keep, WINDOW_NS};
 use crate::time::add_to;
 use crate::time::intervals::{clipped, length};
 use std::collections::VecDeque;

@@ -2,9 +2,9 @@
 //!
 //! Owns which are kept: of too many the longest. The others are summed by time.
 
-use crate::accumulate::pause_sums::{generation_index, known_generation};
-use crate::accumulate::stacks::{MovedNodes, NodeId, StackTree, TraceFrames};
+use crate::pauses::{generation_index, known_generation};
 use crate::report::PauseTotal;
+use crate::stacks::{MovedNodes, NodeId, StackTree, TraceFrames};
 use gctrace_event::{FrameId, GcReason, Pause};
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,25 +1,24 @@
 //! The state of one process while a trace is read: its sums, and what only the report shows.
 
-use crate::accumulate::Keep;
-use crate::accumulate::alive::AliveByLine;
-use crate::accumulate::allocations::LastAllocations;
-use crate::accumulate::called::CalledSums;
-use crate::accumulate::cleanup::CleanupSums;
-use crate::accumulate::cpu_samples::CpuSums;
-use crate::accumulate::cpu_waits::CpuWaits;
-use crate::accumulate::explicit::ExplicitCalls;
-use crate::accumulate::pause_sums::reason_index;
-use crate::accumulate::process_sums::ProcessSums;
-use crate::accumulate::stacks::{NodeId, RankingLimits, StackRanking, StackTree, TraceStacks};
-use crate::accumulate::tally::PauseTally;
+use super::process_sums::ProcessSums;
+use crate::allocations::LastAllocations;
+use crate::bounded::Keep;
+use crate::called::CalledSums;
+use crate::cleanup::CleanupSums;
 use crate::counters::CounterSums;
+use crate::cpu::CpuSums;
+use crate::cpu::waits::CpuWaits;
 use crate::growth;
 use crate::layers::LayerSums;
+use crate::leak_watch::alive::AliveByLine;
+use crate::pauses::{PauseTally, reason_index};
 use crate::report::{
     Basis, CleanupScale, CpuReport, HeapTrend, InterpreterReport, LinesReport, PressureReport,
-    ProcessReport, SettingsReport, Workload,
+    ProcessReport, Workload,
 };
+use crate::settings::ExplicitCalls;
 use crate::spans::StepSpan;
+use crate::stacks::{NodeId, RankingLimits, StackRanking, StackTree, TraceStacks};
 use crate::time::{add_to, duration_ns, extend};
 use gctrace_event::{CollectorKind, FrameId, GcReason, Pause, Record};
 use gctrace_stats::{rate, ratio};
@@ -132,7 +131,7 @@ impl ProcessState {
             .sums
             .interpreter()
             .is_some_and(|interpreter| interpreter.collector == CollectorKind::Generational);
-        let thresholds = self.sums.settings.as_ref().map(|settings| settings.thresholds);
+        let thresholds = self.sums.settings.thresholds();
         if let Some(thresholds) = thresholds {
             self.calls.set(thresholds);
         }
@@ -274,13 +273,10 @@ impl ProcessState {
             threads: self.threads.len() as u64,
             young_per_s: rate(young.count, observed_ns),
             freed_per_s: rate(self.freed_by_automatic, observed_ns),
-            settings: self.sums.settings.as_ref().map(|settings| SettingsReport {
-                basis: Basis::Measured,
-                enabled: settings.enabled,
-                thresholds: settings.thresholds,
-                changes: self.sums.settings_changes,
-                set_by: self.settings_by.and_then(|node| tree.frames(node).next().cloned()),
-            }),
+            settings: self
+                .sums
+                .settings
+                .report(self.settings_by.and_then(|node| tree.frames(node).next().cloned())),
             growth: self.sums.growth.report(started_ns),
             largest_heap: self.sums.growth.largest(),
             trend: self.trend((start_ns, end_ns), about, tree),

@@ -1,14 +1,15 @@
 //! State and sums of one process, and the process that a record belongs to.
 
-use super::Keep;
-use super::garbage::GarbageSums;
 use super::interval_union::IntervalUnion;
+use crate::bounded::Keep;
 use crate::freeze::FreezeWatch;
+use crate::garbage::GarbageSums;
 use crate::growth::GrowthState;
 use crate::leak_watch::{LeakWatch, WatchedLife};
 use crate::memory::MemorySums;
 use crate::pressure::PressureSums;
-use gctrace_event::{GcSettings, Interpreter, Pause, Pressure, Process, ProcessExit, Record};
+use crate::settings::SettingsSums;
+use gctrace_event::{Interpreter, Pause, Pressure, Process, ProcessExit, Record};
 use std::collections::HashMap;
 
 /// One process. A process id that is reused after its process ended is another process.
@@ -17,9 +18,7 @@ pub(crate) struct ProcessSums {
     pub(crate) pid: u32,
     pub(crate) described: Option<Process>,
     pub(crate) exit: Option<ProcessExit>,
-    pub(crate) settings: Option<GcSettings>,
-    /// How often the settings changed after they were first read.
-    pub(crate) settings_changes: u64,
+    pub(crate) settings: SettingsSums,
     /// Time covered by pauses.
     pub(crate) paused: IntervalUnion,
     pub(crate) pressure: PressureSums,
@@ -65,7 +64,7 @@ impl ProcessSums {
     /// of settings that are new.
     pub(crate) fn record(&mut self, record: &Record) -> bool {
         match record {
-            Record::Settings(settings) => return self.set(settings),
+            Record::Settings(settings) => return self.settings.add(settings),
             Record::Pressure(pressure) => self.add_pressure(pressure),
             Record::Allocations(allocations) => self.pressure.add_allocations(allocations),
             Record::DeviceMemory(memory) => self.leaks.device(memory),
@@ -116,20 +115,6 @@ impl ProcessSums {
             frozen_ns: self.freeze.at_ns(),
             limit_bytes: self.memory_limit_bytes(),
         }
-    }
-
-    /// Adds settings; those that were read last count. Whether these are the last, and new.
-    fn set(&mut self, settings: &GcSettings) -> bool {
-        let mut is_new = true;
-        if let Some(old) = &self.settings {
-            is_new = old.enabled != settings.enabled || old.thresholds != settings.thresholds;
-            self.settings_changes += u64::from(is_new);
-            if old.at_ns > settings.at_ns {
-                return false;
-            }
-        }
-        self.settings = Some(settings.clone());
-        is_new
     }
 
     /// From when on its pauses are complete, if it is described.

@@ -1,7 +1,7 @@
 //! Sums over the processes of a trace that are not listed: a hundred bytes for each.
 
-use crate::accumulate::process::{ENOUGH_PAUSES, ProcessState};
-use crate::accumulate::stacks::{StackTree, TraceFrames};
+use super::process::{ENOUGH_PAUSES, ProcessState};
+use crate::stacks::{StackTree, TraceFrames};
 use crate::time::add_to;
 use gctrace_event::{GcReason, Pause, Process, ProcessCounters, ProcessExit, ProcessOrigin};
 use gctrace_stats::ratio;

@@ -1,6 +1,6 @@
 //! The longest pauses.
 
-use crate::accumulate::stacks::NodeId;
+use crate::stacks::NodeId;
 use gctrace_event::Pause;
 
 /// Number of pauses that are kept.

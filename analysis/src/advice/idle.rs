@@ -1,9 +1,9 @@
 //! Advice on what keeps the idlest GPU waiting, other than the collector and late data, by its ledger.
 
-use crate::paths::common_directory;
+use crate::paths::{common_directory, place as place_of};
 use crate::report::{Advice, AdviceEffect, AdviceId, IdleCause, IdleLedger, IdleRow, Report};
 use crate::units::{duration, percent};
-use crate::words::{AdviceText, places};
+use crate::words::AdviceText;
 
 /// Advice on each cause of idle time that has a remedy, then on the host's own work. `advised` names what is advised
 /// already.
@@ -27,7 +27,7 @@ fn of_row(ledger: &IdleLedger, row: &IdleRow) -> Option<Advice> {
     let all = ledger.rows.iter().flat_map(|row| &row.places);
     let folder = common_directory(all.filter_map(|place| place.code.python.as_ref()));
     let place = row.places.iter().find_map(|place| {
-        let python = place.code.python.as_ref().map(|line| places::place(line).replace(folder, ""));
+        let python = place.code.python.as_ref().map(|line| place_of(line).replace(folder, ""));
         python.or_else(|| place.code.function.clone())
     });
     let at = place.map_or(String::new(), |place| format!(" (at {place})"));

@@ -5,7 +5,7 @@
 
 use super::Candidate;
 use super::facts::Facts;
-use crate::accumulate::pause_sums::reason_index;
+use crate::pauses::reason_index;
 use crate::report::{AdviceEffect, AdviceId, MemoryRise};
 use gctrace_event::GcReason;
 

@@ -3,8 +3,8 @@
 //! Owns the renumbering: traces, processes and stacks have their places in an analysis as names.
 
 use super::Analysis;
-use crate::accumulate::stacks::MovedNodes;
 use crate::accumulate::worst_pauses::WorstPauseEntry;
+use crate::stacks::MovedNodes;
 
 /// What is added to the numbers of an analysis behind another.
 struct NewPlaces {

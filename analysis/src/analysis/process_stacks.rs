@@ -1,10 +1,10 @@
 //! Stacks with their weights, for flame graphs.
 
 use super::Analysis;
-use crate::accumulate::pause_sums::generation_index;
 use crate::accumulate::process::ProcessState;
-use crate::accumulate::stacks::{NodeId, StackSums, StackTree};
+use crate::pauses::generation_index;
 use crate::report::{Location, PauseTotal};
+use crate::stacks::{NodeId, StackSums, StackTree};
 
 /// The stacks of one process that has any.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Each record of a trace to what sums it up.
 
 use super::Analysis;
-use crate::accumulate::cleanup::CleanupSums;
+use crate::cleanup::CleanupSums;
 use gctrace_event::{NamedMarker, Note, Process, ProcessExit, Record, ThreadName};
 
 /// Notes kept per trace.

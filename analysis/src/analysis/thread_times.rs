@@ -1,11 +1,11 @@
 //! What threads did: samples of what they executed, and for what they were off the CPU.
 
 use super::Analysis;
-use crate::accumulate::main_thread::MainThread;
-use crate::accumulate::off_cpu::is_for_data;
-use crate::accumulate::stacks::NodeId;
-use crate::accumulate::thread_spans::ThreadSpan;
+use crate::cpu::main_thread::MainThread;
+use crate::cpu::off_cpu::is_for_data;
+use crate::cpu::spans::ThreadSpan;
 use crate::report::MainThreadReport;
+use crate::stacks::NodeId;
 use crate::words::samples::waiting;
 use gctrace_event::{CpuSamples, OffCpu, OffCpuReason};
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
 //! The training phase of a run in parts that can be resampled.
 
-use crate::accumulate::pause_sums::generation_index;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::steps::busiest_thread;
 use crate::gpu::timeline::{ProcessTimeline, StepSpan};
+use crate::pauses::generation_index;
 use crate::phases::{JudgedRun, Phase};
 use crate::report::{PauseTotal, TrainingPart, TrainingSeries};
 use crate::spans::PauseSpan;

@@ -11,9 +11,9 @@
 mod activity;
 pub(crate) mod report;
 
+use self::report::BoundsRule;
 use super::calls::CallEffect;
 use super::timeline::{PauseIndex, ThreadIndex, Timeline};
-use crate::report::BoundsRule;
 use crate::spans::PauseSpan;
 use activity::CallActivity;
 use gctrace_event::GcReason;

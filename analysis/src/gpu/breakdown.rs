@@ -6,9 +6,44 @@
 
 use super::device::DeviceTimeline;
 use super::timeline::{Call, NameIndex, Op, StepSource, StreamIndex, Timeline};
-use crate::report::{StreamIdle, TemporalBreakdown};
 use crate::time::{later, signed};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
+
+/// The figures of `get_temporal_breakdown` of HolisticTraceAnalysis 0.5.0, for comparison: starts
+/// are rounded up and ends down to whole microseconds, and if the trace has at least two profiler
+/// steps, operations launched in the last one are omitted. `span_ns`, `busy_ns` and `idle_ns` of
+/// the device are exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TemporalBreakdown {
+    /// `kernel_time` in ns: from the first start to the last end.
+    pub span_ns: u64,
+    /// `idle_time` in ns: the span minus the union of all operations.
+    pub idle_ns: u64,
+    /// `compute_time` in ns: the union of kernels that neither communicate (`nccl...Kernel`) nor
+    /// move memory.
+    pub compute_ns: u64,
+    /// `non_compute_time` in ns: the rest of the span.
+    pub non_compute_ns: u64,
+    /// Number of operations in these figures.
+    pub operations: u64,
+    /// Number of omitted operations: launched in the last profiler step, or by no call of the
+    /// trace.
+    pub left_out: u64,
+}
+
+/// Idle time of a stream, in ns, by what its next operation waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct StreamIdle {
+    /// In ns: the launch started after the previous operation had ended.
+    pub host_wait: u64,
+    /// In ns: the operation was launched in time and started within 30 µs.
+    pub kernel_wait: u64,
+    /// In ns: the operation was launched in time and started later, for example because it waited
+    /// for an event of another stream.
+    pub other: u64,
+}
 
 /// A gap shorter than this after an operation that was launched in time is back-to-back launching:
 /// `consecutive_kernel_delay` of HTA. Its documentation says 30 nanoseconds, but its times are

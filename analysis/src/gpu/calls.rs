@@ -3,7 +3,7 @@
 //! The names are functions of the driver, the runtime and NCCL, as CUPTI and gctrace's probes write
 //! them; suffixes of ABI variants (`_v2`, `_ptsz`, `_v3020`) are ignored.
 
-use crate::report::IdleCause;
+use super::idle::IdleCause;
 use bitcode::{Decode, Encode};
 use gctrace_event::{GpuApi, is_launch};
 

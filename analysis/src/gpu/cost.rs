@@ -2,15 +2,41 @@
 //!
 //! A pause that is hidden behind GPU work costs nothing.
 
+use super::cause::CauseReport;
 use super::kept::KeptTimeline;
 use super::replay::{JoinedSkeletons, PauseLength, ReplayChange};
 use super::replays::{JobReplays, run_length_ns};
-use crate::report::{CauseReport, GpuCost, GpuWorkReport, PauseTotal};
+use super::summary::GpuWorkReport;
+use crate::figure::PauseTotal;
 use crate::spans::index::Index;
 use crate::time::{after, beyond, duration, times};
 use gctrace_event::GcReason;
 use gctrace_stats::ratio;
 use std::collections::{HashMap, HashSet};
+
+/// What the pauses of processes with GPU times cost, by replay. Pauses at interpreter shutdown are
+/// not included.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuCost {
+    /// Length of the run, in ns.
+    pub run_ns: u64,
+    /// How much longer the run was because of them, in ns.
+    pub cost_ns: u64,
+    /// Error of the cost in ns; `None` if unknown.
+    pub error_ns: Option<u64>,
+    /// Count and time of the pauses.
+    pub pauses: PauseTotal,
+    /// The longest of them, in ns.
+    pub longest_ns: u64,
+}
+
+impl GpuCost {
+    /// The cost as a share of the run.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        ratio(self.cost_ns, self.run_ns).unwrap_or(0.0)
+    }
+}
 
 /// A run without the pauses that settings affect, to replay.
 #[derive(Debug, Default)]

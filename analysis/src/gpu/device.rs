@@ -5,7 +5,7 @@
 //! for a stream, the device does nothing. All in nanoseconds, as in the trace.
 
 use super::timeline::{Op, Timeline};
-use crate::report::DeviceId;
+use crate::figure::DeviceId;
 use crate::time::intervals::Intervals;
 use gctrace_event::GpuOpKind;
 use std::collections::BTreeMap;

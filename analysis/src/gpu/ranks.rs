@@ -5,7 +5,7 @@
 //! timelines. The waits for each other are in `waits.rs`, what the pauses of one rank cost another
 //! in `victims.rs`, what each communicator waited in `communicators.rs`.
 
-mod communicators;
+pub(crate) mod communicators;
 mod draft;
 mod groups;
 mod kernels;
@@ -13,9 +13,9 @@ pub(crate) mod late;
 mod pairs;
 mod reduced;
 pub(crate) mod spread;
-mod summary;
+pub(crate) mod summary;
 mod transfers;
-mod victims;
+pub(crate) mod victims;
 pub(crate) mod waits;
 
 pub(crate) use reduced::{reduced, shared_ops};

@@ -21,13 +21,14 @@ mod pauses;
 mod queue_limit;
 mod schedule;
 mod skeleton;
-mod steps;
+pub(crate) mod steps;
 mod streams;
 mod threads;
 mod timestamps;
 mod typical_gap;
 mod waits;
 
+use crate::spans::PauseSpan;
 pub use attribute::{
     AttributionBudget, MarginalCost, PauseAttribution, PauseCost, PauseId, attribute,
 };
@@ -35,10 +36,9 @@ pub(super) use ledger::{DeviceRankTimes, LateSums, RankLedger, RankTimes, StepId
 pub(super) use network::{MAX_EDGES, MAX_NODES};
 pub use schedule::ReplaySchedule;
 pub use skeleton::{JoinedReplay, JoinedSkeletons, Skeleton};
-pub use steps::StepEvidence;
+pub use steps::StepEvidenceReport;
 
 use super::timeline::{OpIndex, PauseIndex, ThreadIndex, Timeline};
-use crate::spans::PauseSpan;
 use crate::spans::index::Index;
 use crate::time::{later, signed};
 use layout::ReplayLayout;

@@ -4,6 +4,8 @@
 //! `LearnedTimeline::of` unpacks one timeline, with the kernels of it that are collectives and the
 //! changes that are asked for; afterwards no replay needs the timeline.
 
+use super::cause::CauseReport;
+use super::idle::IdleLedger;
 use super::kept::KeptTimeline;
 use super::ranks::{RankJob, RankJobs, shared_ops};
 use super::replay::{
@@ -13,10 +15,21 @@ use super::replay::{
 use super::timeline::{GpuPart, OpIndex, Timeline};
 use super::{cause, ranks, replay};
 use crate::parallel;
-use crate::report::{CauseReport, IdleLedger, NotReplayed};
 use crate::time::{add_to, duration, sum};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+
+/// A process or a job that is too large to be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NotReplayed {
+    /// Times that its model would have: starts and ends of operations and calls of the largest
+    /// process, or what is left of them where the ranks of a job wait for each other.
+    pub timestamps: u64,
+    /// The most that a model can have.
+    pub most: u64,
+}
 
 /// What is learned of one timeline.
 #[derive(Clone, Debug)]

@@ -1,24 +1,144 @@
 //! Training steps: their lengths, the share of garbage collection, and whether those with a full
 //! collection were longer.
 
+pub(crate) mod comparison;
+
+use self::comparison::{MedianComparison, StepComparison};
 use super::device::DeviceTimeline;
+use super::idle::{IdleCause, IdlePart};
 use super::kept::KeptTimeline;
 use super::replay::StepIdle;
 use super::replays::JobReplays;
 use super::timeline::{ProcessTimeline, StepSource, StepSpan, ThreadIndex, Timeline};
 use crate::ProcessStepRow;
 use crate::distribution::Distribution;
-use crate::report::{
-    Basis, FullBy, IdleCause, IdlePart, MedianComparison, MedianDifference, NoComparison,
-    ProcessSteps, StepComparison, StepDifference, StepLengths, StepReport, StepsReport,
-};
+use crate::figure::Basis;
 use crate::spans::PauseSpan;
 use crate::time::intervals::Intervals;
 use crate::time::{add_to, duration, sum, times};
 use gctrace_event::Pause;
-use gctrace_stats::{Estimate, bootstrap, ratio, signed};
+use gctrace_stats::ratio;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
+
+/// Training steps: annotations `ProfilerStep#n` of the PyTorch profiler, or the time from one mark of
+/// a step to the next.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StepsReport {
+    /// Basis of lengths: measured, or inferred if any steps are periods of launches. Comparisons
+    /// have their own.
+    pub basis: Basis,
+    /// Processes with steps, the most steps first, at most 64.
+    pub processes: Vec<ProcessSteps>,
+    /// Number of processes with steps that are not listed.
+    pub processes_left_out: u64,
+}
+
+/// The steps of one process: those of its thread with the most steps.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ProcessSteps {
+    /// Index of its trace in `traces`, from 0.
+    pub trace: usize,
+    /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
+    pub pid: u32,
+    /// Rank in a distributed job; `null` if unknown.
+    pub rank: Option<u32>,
+    /// Id of the thread that ran the steps.
+    pub tid: u32,
+    /// What delimits the steps.
+    pub source: StepSource,
+    /// Number of steps of the thread `tid`, which the other figures are about.
+    pub count: u64,
+    /// Number of steps of other threads, which these figures omit.
+    pub left_out: u64,
+    /// Distribution of the lengths of these steps.
+    pub length: StepLengths,
+    /// Time of collections within the steps, of any thread of the process, overlapping ones once,
+    /// in ns. `null` if the trace would not show collections.
+    pub gc_ns: Option<u64>,
+    /// `gc_ns` as a share of the time of all steps, 0 to 1; `null` as `gc_ns`.
+    pub gc_ratio: Option<f64>,
+    /// Number of steps with a collection.
+    pub with_gc: u64,
+    /// Idle time of the process's devices within the steps, in ns, summed over devices; `null`
+    /// without GPU times.
+    pub gpu_idle_ns: Option<u64>,
+    /// `gpu_idle_ns` by cause, as in [`super::IdleLedger`] (inferred), the longest first; `null` where
+    /// there is no ledger.
+    pub gpu_idle_causes: Option<Vec<IdlePart>>,
+    /// How full collections were recognized: by their generation or their length.
+    pub full_by: FullBy,
+    /// Number of full collections in the steps.
+    pub full_collections: u64,
+    /// Steps with a full collection compared with steps without one.
+    pub with_full: StepComparison,
+    /// Steps that follow one with a full collection compared with all others, both without a full
+    /// collection of their own and without the warm-up: after a full collection caches are cold.
+    pub after_full: MedianComparison,
+    /// The longest steps, longest first, at most ten.
+    pub longest: Vec<StepReport>,
+}
+
+/// How full collections were recognized, given what the trace contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FullBy {
+    /// By their generation.
+    Generation,
+    /// By a pause of 1 ms or more: the trace contains no generations.
+    Length,
+    /// By their generation, where the trace contains it, otherwise by their length.
+    GenerationOrLength,
+}
+
+/// A distribution of lengths. Percentiles are by nearest rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct StepLengths {
+    /// Sum of the lengths, in ns.
+    pub total_ns: u64,
+    /// Mean length of a step, in ns.
+    pub mean_ns: u64,
+    /// Length of the shortest step, in ns.
+    pub min_ns: u64,
+    /// Median of the lengths, in ns.
+    pub p50_ns: u64,
+    /// 90th percentile of the lengths, in ns.
+    pub p90_ns: u64,
+    /// 99th percentile of the lengths, in ns.
+    pub p99_ns: u64,
+    /// Length of the longest step, in ns.
+    pub max_ns: u64,
+    /// Largest relative error of the percentiles; 0 if they are exact (up to 4,096 steps).
+    pub percentile_error_ratio: f64,
+}
+
+fn number_or_0<S: Serializer>(number: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(number.unwrap_or(0))
+}
+
+/// One training step and what happened during it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct StepReport {
+    /// Its number in the trace (`ProfilerStep#n`), otherwise counted from 0.
+    pub number: u64,
+    /// Start, in ns on the clock of the trace.
+    pub start_ns: u64,
+    /// Length of the step, in ns.
+    pub duration_ns: u64,
+    /// Time of collections within the step, in ns; 0 if the trace would not show collections.
+    #[serde(serialize_with = "number_or_0")]
+    #[schemars(with = "u64")]
+    pub gc_ns: Option<u64>,
+    /// Number of full collections that started in it.
+    pub full_collections: u64,
+    /// Idle time of the process's devices within it, in ns; `null` without GPU times.
+    pub gpu_idle_ns: Option<u64>,
+    /// The same by cause, as of the process. Of a gap that is in several steps each has its share of
+    /// every part.
+    pub gpu_idle_causes: Option<Vec<IdlePart>>,
+}
 
 /// The first steps are warm-up, thus part of start-up, as long as each is this many times longer
 /// than the median step: compiling and autotuning take seconds, a slow step seldom the triple.
@@ -71,13 +191,12 @@ pub(crate) fn rows(
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
         let idle = timeline.has_gpu_times().then(|| idle(&timeline.whole()));
         let table = ProcessStepTable::of(timeline, idle.as_deref(), causes, full)?;
-        let known = timeline.is_ours || !timeline.pauses.is_empty();
         Some(ProcessStepRow {
             trace: timeline.trace,
             pid: timeline.pid,
             rank: timeline.rank,
             host: None,
-            steps: table.steps.iter().map(|step| step.report(known)).collect(),
+            steps: table.steps,
         })
     };
     let mut rows: Vec<ProcessStepRow> = replays.with_steps(timelines).filter_map(row).collect();
@@ -88,44 +207,15 @@ pub(crate) fn rows(
 /// The steps of one process with what happened in each.
 struct ProcessStepTable<'a> {
     timeline: &'a ProcessTimeline,
-    thread: ThreadIndex,
-    source: StepSource,
+    /// Those of the thread with the most.
+    spans: Vec<StepSpan>,
+    /// Whether the trace would show collections.
+    shows_gc: bool,
     full_by: FullBy,
-    steps: Vec<StepSums<'a>>,
-}
-
-#[derive(Clone, Copy)]
-struct StepSums<'a> {
-    span: StepSpan,
-    gc_ns: u64,
-    collections: u64,
-    full: u64,
-    gpu_idle_ns: Option<u64>,
-    gpu_idle_causes: Option<&'a BTreeMap<IdleCause, u64>>,
-}
-
-impl StepSums<'_> {
-    /// `shows_gc`: whether the trace would show collections.
-    fn report(&self, shows_gc: bool) -> StepReport {
-        StepReport {
-            number: self.span.number,
-            start_ns: self.span.start_ns,
-            duration_ns: self.duration_ns(),
-            gc_ns: shows_gc.then_some(self.gc_ns),
-            full_collections: self.full,
-            gpu_idle_ns: self.gpu_idle_ns,
-            gpu_idle_causes: self.causes(),
-        }
-    }
-
-    fn causes(&self) -> Option<Vec<IdlePart>> {
-        let causes = self.gpu_idle_causes?.iter();
-        Some(IdlePart::sorted(causes.map(|(cause, ns)| (*cause, *ns))))
-    }
-
-    fn duration_ns(&self) -> u64 {
-        duration(self.span.start_ns, self.span.end_ns)
-    }
+    /// Number of steps with a collection.
+    with_gc: u64,
+    /// What happened in each of `spans`.
+    steps: Vec<StepReport>,
 }
 
 impl<'a> ProcessStepTable<'a> {
@@ -133,62 +223,66 @@ impl<'a> ProcessStepTable<'a> {
     fn of(
         timeline: &'a ProcessTimeline,
         idle: Option<&[Intervals]>,
-        causes: Option<&'a StepIdle>,
+        causes: Option<&StepIdle>,
         all_full: bool,
     ) -> Option<Self> {
         let thread = busiest_thread(timeline)?;
-        let spans = || timeline.steps.iter().filter(|step| step.thread == thread);
+        let spans = timeline.steps.iter().filter(|step| step.thread == thread);
+        let spans: Vec<StepSpan> = spans.copied().collect();
+        let shows_gc = timeline.is_ours || !timeline.pauses.is_empty();
         let collected = Intervals::from_iter(timeline.pauses.iter().map(PauseSpan::span));
-        let steps = spans().enumerate().map(|(at, span)| {
+        let mut with_gc = 0;
+        let steps = spans.iter().enumerate().map(|(at, span)| {
             let begun = begun_in(&timeline.pauses, span);
             let full = begun.iter().filter(|pause| all_full || is_full(pause));
-            let overlapping = collected.length_within(span.start_ns, span.end_ns);
-            StepSums {
-                span: *span,
-                gc_ns: overlapping,
-                collections: (begun.len() as u64).max(u64::from(overlapping > 0)),
-                full: full.count() as u64,
+            let gc_ns = collected.length_within(span.start_ns, span.end_ns);
+            with_gc += u64::from(!begun.is_empty() || gc_ns > 0);
+            let causes = causes.and_then(|causes| causes.get(at));
+            StepReport {
+                number: span.number,
+                start_ns: span.start_ns,
+                duration_ns: duration(span.start_ns, span.end_ns),
+                gc_ns: shows_gc.then_some(gc_ns),
+                full_collections: full.count() as u64,
                 gpu_idle_ns: idle.map(|idle| {
                     let within = |gaps: &Intervals| gaps.length_within(span.start_ns, span.end_ns);
                     sum(idle.iter().map(within))
                 }),
-                gpu_idle_causes: causes.and_then(|causes| causes.get(at)),
+                gpu_idle_causes: causes
+                    .map(|causes| IdlePart::sorted(causes.iter().map(|(cause, ns)| (*cause, *ns)))),
             }
         });
-        Some(Self {
-            timeline,
-            thread,
-            source: spans().next()?.source,
-            full_by: full_by(&timeline.pauses, all_full),
-            steps: steps.collect(),
-        })
+        let steps = steps.collect();
+        let full_by = full_by(&timeline.pauses, all_full);
+        Some(Self { timeline, spans, shows_gc, full_by, with_gc, steps })
     }
 
     fn report(&self) -> Option<ProcessSteps> {
         let timeline = self.timeline;
+        let first = self.spans.first()?;
         let length = self.lengths()?;
-        let gc_ns = sum(self.steps.iter().map(|step| step.gc_ns));
-        let known = timeline.is_ours || !timeline.pauses.is_empty();
+        let gc_ns = sum(self.steps.iter().filter_map(|step| step.gc_ns));
+        let gc_ns = self.shows_gc.then_some(gc_ns);
         let idle_ns: Option<Vec<u64>> = self.steps.iter().map(|step| step.gpu_idle_ns).collect();
         Some(ProcessSteps {
             trace: timeline.trace,
             pid: timeline.pid,
             rank: timeline.rank,
-            tid: timeline.threads[self.thread].tid,
-            source: self.source,
+            tid: timeline.threads[first.thread].tid,
+            source: first.source,
             count: self.steps.len() as u64,
             left_out: (timeline.steps.len() - self.steps.len()) as u64,
-            gc_ns: known.then_some(gc_ns),
-            gc_ratio: known.then(|| ratio(gc_ns, length.total_ns)).flatten(),
+            gc_ns,
+            gc_ratio: gc_ns.and_then(|gc_ns| ratio(gc_ns, length.total_ns)),
             length,
-            with_gc: self.count(|step| step.collections > 0),
+            with_gc: self.with_gc,
             gpu_idle_ns: idle_ns.map(sum),
             gpu_idle_causes: self.causes(),
             full_by: self.full_by,
-            full_collections: self.steps.iter().map(|step| step.full).sum(),
-            with_full: self.with_full(known),
-            after_full: self.after_full(known),
-            longest: self.longest(known),
+            full_collections: self.steps.iter().map(|step| step.full_collections).sum(),
+            with_full: self.with_full(),
+            after_full: self.after_full(),
+            longest: self.longest(),
         })
     }
 
@@ -196,15 +290,11 @@ impl<'a> ProcessStepTable<'a> {
     fn causes(&self) -> Option<Vec<IdlePart>> {
         let mut sums: BTreeMap<IdleCause, u64> = BTreeMap::new();
         for step in &self.steps {
-            for (cause, time_ns) in step.gpu_idle_causes? {
-                add_to(sums.entry(*cause).or_default(), *time_ns);
+            for part in step.gpu_idle_causes.as_ref()? {
+                add_to(sums.entry(part.cause).or_default(), part.time_ns);
             }
         }
         Some(IdlePart::sorted(sums))
-    }
-
-    fn count(&self, which: impl Fn(&StepSums) -> bool) -> u64 {
-        self.steps.iter().filter(|step| which(step)).count() as u64
     }
 
     /// `None` without steps.
@@ -212,8 +302,8 @@ impl<'a> ProcessStepTable<'a> {
         let mut distribution = Distribution::default();
         let mut min_ns = u64::MAX;
         for step in &self.steps {
-            min_ns = min_ns.min(step.duration_ns());
-            distribution.add(step.duration_ns());
+            min_ns = min_ns.min(step.duration_ns);
+            distribution.add(step.duration_ns);
         }
         let [p50_ns, p90_ns, p99_ns] = distribution.percentiles([50.0, 90.0, 99.0])?;
         Some(StepLengths {
@@ -228,58 +318,32 @@ impl<'a> ProcessStepTable<'a> {
         })
     }
 
-    fn with_full(&self, known: bool) -> StepComparison {
+    fn with_full(&self) -> StepComparison {
         let lengths = |full: bool| -> Vec<f64> {
-            let steps = self.steps.iter().filter(|step| (step.full > 0) == full);
-            steps.map(|step| step.duration_ns() as f64).collect()
+            let steps = self.steps.iter().filter(|step| (step.full_collections > 0) == full);
+            steps.map(|step| step.duration_ns as f64).collect()
         };
-        let (these, others) = (lengths(true), lengths(false));
-        let estimate = bootstrap::difference(&these, &others);
-        let (with, without) = (these.len() as u64, others.len() as u64);
-        let few = NoComparison::FewSteps { with, without };
-        let missing = if known { few } else { NoComparison::UnknownCollections };
-        comparison(&these, &others, estimate, missing)
+        StepComparison::of(&lengths(true), &lengths(false), self.shows_gc)
     }
 
-    fn after_full(&self, known: bool) -> MedianComparison {
-        let spans: Vec<StepSpan> = self.steps.iter().map(|step| step.span).collect();
-        let trained = self.steps.get(warm_up(&spans)..).unwrap_or_default();
+    fn after_full(&self) -> MedianComparison {
+        let trained = self.steps.get(warm_up(&self.spans)..).unwrap_or_default();
         let (mut after, mut others) = (Vec::new(), Vec::new());
         for pair in trained.windows(2) {
             match pair {
-                [_, step] if step.full > 0 => {}
-                [before, step] if before.full > 0 => after.push(step.duration_ns()),
-                [_, step] => others.push(step.duration_ns()),
+                [_, step] if step.full_collections > 0 => {}
+                [before, step] if before.full_collections > 0 => after.push(step.duration_ns),
+                [_, step] => others.push(step.duration_ns),
                 _ => {}
             }
         }
-        let lengths = |steps: &[u64]| steps.iter().map(|ns| *ns as f64).collect::<Vec<f64>>();
-        let estimate = bootstrap::median_difference(&lengths(&after), &lengths(&others));
-        let (count, other_count) = (after.len() as u64, others.len() as u64);
-        let few = NoComparison::FewAfterFull { after: count, others: other_count };
-        MedianComparison {
-            basis: Basis::Inferred,
-            count,
-            median_ns: gctrace_stats::median_low(&mut after),
-            other_count,
-            other_median_ns: gctrace_stats::median_low(&mut others),
-            difference: estimate.map(|estimate| MedianDifference {
-                median_ns: signed(estimate.value),
-                low_ns: signed(estimate.low),
-                high_ns: signed(estimate.high),
-            }),
-            missing: estimate.is_none().then_some(if known {
-                few
-            } else {
-                NoComparison::UnknownCollections
-            }),
-        }
+        MedianComparison::of(after, others, self.shows_gc)
     }
 
-    fn longest(&self, shows_gc: bool) -> Vec<StepReport> {
-        let mut steps: Vec<&StepSums> = self.steps.iter().collect();
-        steps.sort_by_key(|step| (Reverse(step.duration_ns()), step.span.start_ns));
-        steps.iter().take(LONGEST).map(|step| step.report(shows_gc)).collect()
+    fn longest(&self) -> Vec<StepReport> {
+        let mut steps: Vec<&StepReport> = self.steps.iter().collect();
+        steps.sort_by_key(|step| (Reverse(step.duration_ns), step.start_ns));
+        steps.into_iter().take(LONGEST).cloned().collect()
     }
 }
 
@@ -332,31 +396,5 @@ fn full_by(pauses: &[PauseSpan], all_full: bool) -> FullBy {
         () if all_full || !pauses.iter().any(unknown) => FullBy::Generation,
         () if pauses.iter().all(unknown) => FullBy::Length,
         () => FullBy::GenerationOrLength,
-    }
-}
-
-fn comparison(
-    these: &[f64],
-    others: &[f64],
-    estimate: Option<Estimate>,
-    missing: NoComparison,
-) -> StepComparison {
-    let mean_ns = |lengths: &[f64]| {
-        let sum: f64 = lengths.iter().sum();
-        let count = lengths.len();
-        (count > 0).then(|| signed(sum / count as f64).unsigned_abs())
-    };
-    StepComparison {
-        basis: Basis::Inferred,
-        count: these.len() as u64,
-        mean_ns: mean_ns(these),
-        other_count: others.len() as u64,
-        other_mean_ns: mean_ns(others),
-        difference: estimate.map(|estimate| StepDifference {
-            mean_ns: signed(estimate.value),
-            low_ns: signed(estimate.low),
-            high_ns: signed(estimate.high),
-        }),
-        missing: estimate.is_none().then_some(missing),
     }
 }

@@ -1,14 +1,53 @@
 //! From timelines to the report's part about GPU work.
 
+use super::cause::CauseReport;
 use super::device::DeviceTimeline;
+use super::devices::DeviceReport;
+use super::idle::IdleLedger;
 use super::kept::KeptTimeline;
+use super::launching::{DeviceLaunching, LaunchingReport};
+use super::merge::{ClockReport, NotMerged};
+use super::ranks::summary::RanksReport;
 use super::ranks::waits;
 use super::ranks::waits::{BusyTimes, WaitEnds};
-use super::replays::JobReplays;
+use super::replays::{JobReplays, NotReplayed};
+use super::timeline::IgnoredWork;
 use super::{devices, launching, ranks};
+use crate::figure::Basis;
 use crate::parallel;
-use crate::report::{Basis, DeviceLaunching, DeviceReport, GpuWorkReport, IgnoredWork};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::num::NonZeroUsize;
+
+/// What ran on the GPUs and what the pauses cost, from traces that contain operations with GPU
+/// times.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct GpuWorkReport {
+    /// Measured by the GPU, through CUPTI.
+    pub basis: Basis,
+    /// Number of kernels, memcpys and memsets.
+    pub operations: u64,
+    /// How busy each device of each process was: ns, measured.
+    pub devices: Vec<DeviceReport>,
+    /// Why each device was idle: ns, inferred by replays. Empty if a process is too large for them.
+    pub idle: Vec<IdleLedger>,
+    /// How far the host was ahead of the devices: ns and operations, measured. `null` if no
+    /// operation has a correlation id of a recorded call.
+    pub launching: Option<LaunchingReport>,
+    /// Traces of the PyTorch profiler that were merged with gctrace's trace of the same process.
+    pub clocks: Vec<ClockReport>,
+    /// Traces of the PyTorch profiler that could not be merged.
+    pub not_merged: Vec<NotMerged>,
+    /// Ranks of distributed jobs: ns, inferred. `null` if the traces contain fewer than two ranks.
+    pub ranks: Option<RanksReport>,
+    /// What the pauses cost, by replay: one entry for each process that used a GPU and ran the
+    /// collector, by trace and process. ns, inferred.
+    pub cause: Vec<CauseReport>,
+    /// Why there are no costs of pauses although there were pauses; `null` if there are.
+    pub not_replayed: Option<NotReplayed>,
+    /// Records that these figures ignore, counted by reason.
+    pub ignored: IgnoredWork,
+}
 
 /// The figures of one timeline that need all of its work.
 struct TimelineWork {
@@ -71,11 +110,11 @@ pub(crate) fn report(
 fn ignored(timelines: &[&KeptTimeline]) -> IgnoredWork {
     let mut sum = IgnoredWork::default();
     for ignored in timelines.iter().map(|timeline| &timeline.ignored) {
-        sum.operations_without_call += ignored.ops_without_call;
-        sum.operations_before_call += ignored.ops_before_call;
+        sum.operations_without_call += ignored.operations_without_call;
+        sum.operations_before_call += ignored.operations_before_call;
         sum.nested_calls += ignored.nested_calls;
         sum.duplicates += ignored.duplicates;
-        sum.operations_without_process += ignored.without_process;
+        sum.operations_without_process += ignored.operations_without_process;
     }
     sum
 }

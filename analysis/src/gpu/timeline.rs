@@ -4,14 +4,15 @@
 //! index. `collect.rs` builds it from records.
 
 use super::calls::CallEffect;
-pub use crate::report::StepSource;
-pub use crate::spans::StepSpan;
 use crate::spans::index::{Index, SmallNumber};
 pub use crate::spans::index::{Thread, ThreadIndex};
 use crate::spans::{PackedPauses, PauseSpan};
+pub use crate::spans::{StepSource, StepSpan};
 use crate::time::{after, beyond, duration, duration_ns};
 use bitcode::{Decode, Encode};
 use gctrace_event::{Collective, GpuOpKind, HostCodeKind};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -60,7 +61,7 @@ pub struct ProcessTimeline {
     /// Training steps by start; of one thread, they do not overlap.
     pub steps: Vec<StepSpan>,
     /// Records of the trace that were ignored.
-    pub ignored: IgnoredRecords,
+    pub ignored: IgnoredWork,
 }
 
 /// One of the two timelines of a process whose GPU work a recorder wrote in parts.
@@ -324,21 +325,6 @@ impl HostSamples {
     }
 }
 
-/// Records of a trace that were ignored, by reason. Usually all are 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IgnoredRecords {
-    /// Operations that name no call, or one that is not in the trace.
-    pub ops_without_call: u64,
-    /// Calls inside another call of the same thread.
-    pub nested_calls: u64,
-    /// Operations, calls and collections that are in the trace twice, the second time.
-    pub duplicates: u64,
-    /// Operations that name no process and cannot be given to one.
-    pub without_process: u64,
-    /// Kernels that started before their launch, because the clocks of the trace disagree.
-    pub ops_before_call: u64,
-}
-
 /// Strings that are stored once each and referred to by index.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct StringTable {
@@ -469,3 +455,20 @@ impl Timeline {
 // There are millions of these.
 const _: () = assert!(size_of::<Op>() == 40 && size_of::<Call>() == 32);
 const _: () = assert!(size_of::<EventWait>() == 16 && size_of::<PauseSpan>() == 48);
+
+/// Records of GPU work that the figures ignore, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IgnoredWork {
+    /// Operations whose call is not in the trace. They count as busy time, but the launching thread
+    /// is unknown.
+    pub operations_without_call: u64,
+    /// Operations that started before their call, because the clocks of the trace disagree.
+    pub operations_before_call: u64,
+    /// Calls inside other calls of the same thread; only the outermost counts.
+    pub nested_calls: u64,
+    /// Repeated records of operations, calls and collections.
+    pub duplicates: u64,
+    /// Operations that cannot be attributed to a process, in a trace with several: neither they nor
+    /// a call of theirs state it. They count as busy time of their device.
+    pub operations_without_process: u64,
+}

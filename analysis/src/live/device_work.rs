@@ -9,7 +9,7 @@
 use super::ring::{BUCKET_NS, BucketRing, bucket};
 use super::snapshot::GpuBusy;
 use crate::accumulate::interval_union::IntervalUnion;
-use crate::accumulate::{Keep, WINDOW_NS};
+use crate::bounded::{Keep, WINDOW_NS};
 use crate::time::{add_to, beyond, duration_ns};
 
 /// Number of busy intervals of a device that are kept: 1 MiB. An operation that ends before this

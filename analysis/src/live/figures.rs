@@ -29,7 +29,7 @@ impl LiveProcess {
         let wall_ns = until_ns.saturating_sub(self.since_ns());
         // A process that just started was not paused.
         figures.share_ppm = ppm(figures.paused_ns.min(wall_ns), wall_ns).unwrap_or(0);
-        let settings = self.sums.settings.as_ref();
+        let settings = self.sums.settings.latest.as_ref();
         figures.enabled = settings.and_then(|settings| settings.enabled);
         figures.thresholds = settings.map(|settings| settings.thresholds);
         figures.pressure = pressure(&self.sums.pressure, self.sums.version());

@@ -5,8 +5,8 @@ use super::snapshot::{
     CycleFigures, FreezeFigures, GarbageFigures, KindFigures, KindName, PressureFigures,
     SelectedGarbage, TrendFigures,
 };
-use crate::accumulate::garbage::GarbageSums;
 use crate::accumulate::process_sums::ProcessSums;
+use crate::garbage::GarbageSums;
 use crate::pressure::{PressureSums, arena_bytes, balance};
 use crate::report::{GarbageCycle, GarbageEdge, GarbageKind, HeapTrend, Trend};
 

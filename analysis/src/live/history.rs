@@ -2,7 +2,7 @@
 
 use super::ring::{BUCKET_NS, BucketRing, bucket, index};
 use super::snapshot::{CollectionCounts, GENERATIONS, Histogram, PAUSE_CLASSES_NS};
-use crate::accumulate::pause_sums::{PauseSums, REASONS, generation_index};
+use crate::pauses::{PauseSums, REASONS, generation_index};
 use crate::time::add_to;
 use gctrace_event::Pause;
 

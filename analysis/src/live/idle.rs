@@ -373,7 +373,7 @@ fn push<T>(last: &mut VecDeque<T>, new: T, most: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accumulate::Keep;
+    use crate::bounded::Keep;
     use proptest::prelude::*;
 
     const US: u64 = 1_000;

@@ -9,12 +9,12 @@ use super::locations::{LocationSums, LocationTable, first_bytes};
 use super::process_gpus::ProcessGpus;
 use super::snapshot::{AutoFigures, HeapObjects, PauseFigures};
 use super::steps::{LiveSteps, StepPauses};
-use crate::accumulate::alive::AliveByLine;
-use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::process_sums::ProcessSums;
-use crate::accumulate::stacks::StackLines;
-use crate::accumulate::{Keep, WINDOW_NS};
+use crate::bounded::{Keep, WINDOW_NS};
+use crate::leak_watch::alive::AliveByLine;
+use crate::pauses::known_generation;
 use crate::report::{HeapTrend, LatestLayers};
+use crate::stacks::StackLines;
 use gctrace_event::{
     Annotation, CudaCall, GpuOp, GpuOpKind, Interpreter, Pause, Process, Record, StepMark,
 };

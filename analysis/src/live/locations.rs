@@ -5,8 +5,8 @@
 //! texts of a program is kept.
 
 use super::snapshot::{CodeLine, LineFigures};
-use crate::accumulate::stacks::{LocationId, Locations, StackLines};
 use crate::report::{Location, PauseTotal};
+use crate::stacks::{LocationId, Locations, StackLines};
 use gctrace_event::{CycleEdge, CycleSignature, Frame, FrameId, ObjectKind};
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -4,8 +4,8 @@ use super::LONG_PAUSES;
 use super::locations::LocationTable;
 use super::recorder_cost::WallClock;
 use super::snapshot::LongPause;
-use crate::accumulate::pause_sums::known_generation;
-use crate::accumulate::stacks::StackLines;
+use crate::pauses::known_generation;
+use crate::stacks::StackLines;
 use gctrace_event::Pause;
 use std::collections::VecDeque;
 

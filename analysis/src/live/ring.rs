@@ -2,7 +2,7 @@
 //!
 //! Owns how an interval is divided into buckets, and what is too old. Memory is fixed.
 
-use crate::accumulate::WINDOW_NS;
+use crate::bounded::WINDOW_NS;
 use std::ops::AddAssign;
 
 /// Length of a bucket.

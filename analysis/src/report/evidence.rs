@@ -1,69 +1,9 @@
 //! The parts of a report that support the verdict.
 
-use super::{Basis, ByCause, Location, PauseTotal};
+use super::{Basis, ByCause, Location, PauseTotal, PausesReport};
 use gctrace_event::{GcReason, UnseenCollections};
 use schemars::JsonSchema;
 use serde::Serialize;
-
-/// Statistics of a set of pauses. A pause is the time of one collection.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct PausesReport {
-    /// Always measured, from the start and the end of each collection.
-    pub basis: Basis,
-    /// Number of pauses, one for each collection.
-    pub count: u64,
-    /// Sum of their lengths, in ns; overlapping pauses count separately.
-    pub time_ns: u64,
-    /// Median length in ns (nearest rank); `null` without pauses.
-    pub p50_ns: Option<u64>,
-    /// 90th percentile of the length in ns (nearest rank); `null` without pauses.
-    pub p90_ns: Option<u64>,
-    /// 99th percentile of the length in ns (nearest rank); `null` without pauses.
-    pub p99_ns: Option<u64>,
-    /// Longest pause, in ns; `null` without pauses.
-    pub max_ns: Option<u64>,
-    /// Largest relative error of the percentiles: 0 up to 4,096 pauses, otherwise 0.001, for a
-    /// single process 0.01. All other figures are exact.
-    pub percentile_error_ratio: f64,
-    /// Objects found unreachable and freed, over the pauses with a known result.
-    pub collected: u64,
-    /// Unreachable objects that could not be freed, over the pauses with a known result.
-    pub uncollectable: u64,
-    /// Pauses that found no unreachable object.
-    pub freed_nothing: PauseTotal,
-    /// Number of pauses for which `collected` and `uncollectable` are unknown.
-    pub outcome_unknown: u64,
-    /// CPU time of the pauses; `null` if it was not recorded.
-    pub cpu: Option<CpuTime>,
-    /// Stop-the-world time of free-threaded builds; `null` in other builds or if it was not
-    /// recorded.
-    pub stop_the_world: Option<StopTheWorld>,
-}
-
-/// CPU time of the collecting threads during their pauses.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct CpuTime {
-    /// Number of pauses with a known CPU time.
-    pub pauses: u64,
-    /// Sum of the lengths of these pauses, in ns.
-    pub pause_ns: u64,
-    /// Time of these pauses in which the collecting thread was on a CPU, in ns.
-    pub on_cpu_ns: u64,
-    /// Share of these pauses in which it was off CPU, 0 to 1: preempted, or waiting for memory to
-    /// be paged in, or in finalizers of the program.
-    pub off_cpu_ratio: f64,
-}
-
-/// Free-threaded builds: the collector stops the other threads for a part of each collection.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct StopTheWorld {
-    /// Number of collections with a known stop-the-world time.
-    pub runs: u64,
-    /// Sum of the lengths of these collections, in ns.
-    pub run_ns: u64,
-    /// Time in them during which the other threads were stopped, in ns.
-    pub stopped_ns: u64,
-}
 
 /// One of the ten longest pauses of all traces: where, when and why it occurred.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

@@ -2,8 +2,8 @@
 
 use super::{
     AfterFreeze, AllocationsReport, Basis, CalledReport, CleanupReport, CountersReport,
-    GarbageReport, GrowthReport, HeapTrend, LayersReport, LinesReport, Location, MemoryReport,
-    PauseTotal, PausesReport, PressureReport, UnseenReport,
+    GarbageReport, GrowthReport, HeapTrend, LayersReport, LinesReport, MemoryReport, PauseTotal,
+    PausesReport, PressureReport, SettingsReport, UnseenReport,
 };
 use gctrace_event::{CollectorKind, ProcessOrigin, RecordingMode};
 use schemars::JsonSchema;
@@ -197,32 +197,6 @@ pub struct InterpreterReport {
     pub file: String,
     /// How the collector was located in the file.
     pub found_by: String,
-}
-
-/// The collector's settings in a process, as last recorded.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SettingsReport {
-    /// Always measured: read from the interpreter's state.
-    pub basis: Basis,
-    /// Whether automatic collection is enabled (`gc.isenabled()`); `null` if unknown.
-    pub enabled: Option<bool>,
-    /// Thresholds of generations 0, 1 and 2, as in `gc.get_threshold()`.
-    pub thresholds: [i32; 3],
-    /// Number of changes after the first record.
-    pub changes: u64,
-    /// The line that set them; `null` if it is unknown, or if none did.
-    pub set_by: Option<Location>,
-}
-
-impl SettingsReport {
-    /// Thresholds that CPython 3.8 - 3.11 start with, for processes whose settings are unknown.
-    pub const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
-
-    /// These thresholds with the first one ten times as high.
-    #[must_use]
-    pub fn raised([young, middle, old]: [i32; 3]) -> [i32; 3] {
-        [young.max(100).saturating_mul(10), middle, old]
-    }
 }
 
 /// How a trace was recorded by gctrace, and what that mode cannot record.

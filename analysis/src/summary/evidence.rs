@@ -2,7 +2,8 @@
 
 use crate::accumulate::trace_state::TraceState;
 use crate::analysis::Analysis;
-use crate::gpu::timeline::GpuPart;
+use crate::gpu::bounds::BoundsContext;
+use crate::gpu::timeline::{GpuPart, Timeline};
 use crate::report::{
     Basis, DeletedGeneration, DeletedReport, ExplicitCallsReport, FreedNothingReport, MissingData,
     OmittedGpuReport, OverheadReport, PauseTotal, ProbeReport, ProcessReport,
@@ -12,7 +13,7 @@ use gctrace_event::{
     ExaminedProcesses, HitCost, OmittedPauses, ProbeCost, ProcessOrigin, Segment, UnseenCollections,
 };
 use gctrace_stats::{rate, ratio};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// A program that does nothing but collect spends at most this share of its CPU time on being recorded.
 const MOST_OF_CPU: f64 = 0.95;
@@ -26,6 +27,26 @@ impl Analysis {
             total,
             time_ratio: ratio(total.time_ns, self.all.time_ns()).unwrap_or(0.0),
             of_automatic_full: self.automatic_full,
+        }
+    }
+
+    /// What bounds of pauses depend on beside a timeline.
+    pub(super) fn bounds_context(&self) -> impl Fn(&Timeline) -> BoundsContext {
+        let attached = self.processes.iter().filter(|process| {
+            let described = process.sums.described.as_ref();
+            described.is_none_or(|process| process.origin == ProcessOrigin::Attached)
+        });
+        let attached: HashSet<(usize, u32)> =
+            attached.map(|process| (process.trace, process.sums.pid)).collect();
+        move |timeline| {
+            let trace = self.traces.get(timeline.process_trace);
+            let end = trace.and_then(|trace| trace.end.as_ref());
+            let process = (timeline.process_trace, timeline.pid);
+            BoundsContext {
+                events_lost: end.is_none_or(|end| end.lost.values().any(|lost| *lost > 0)),
+                from_start: timeline.is_ours && !attached.contains(&process),
+                several_devices: trace.is_some_and(|trace| trace.cuda.devices_of(timeline.pid) > 1),
+            }
         }
     }
 

@@ -3,9 +3,10 @@
 use super::places::library_switch;
 use super::{AdviceText, EXPLICIT_EVERY, FREEZE_RISK, broken_cycles, callback, memory, places};
 use crate::advice::facts::Facts;
+use crate::paths;
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, CleanupSite, PauseTotal, PhaseReport, ProcessReport, Report,
-    TrainingMark,
+    Advice, AdviceEffect, AdviceId, CleanupSite, CleanupVerdict, PauseTotal, PhaseReport,
+    ProcessReport, Report, TrainingMark,
 };
 use crate::units::{counted, duration, percent};
 use gctrace_event::CollectorKind;
@@ -176,13 +177,11 @@ fn explicit_calls(report: &Report) -> AdviceText {
     let manual = report.judged_causes().manual;
     let (action, code) = match places::explicit_line(report) {
         Some(line) if line.library => {
-            let place = places::place(line);
+            let place = paths::place(line);
             let switch = places::caller_switch(&line.file).unwrap_or_default();
             (format!("turn off the gc.collect() at {place}: {switch}"), String::new())
         }
-        Some(line) => {
-            (format!("remove the gc.collect() at {}", places::place(line)), String::new())
-        }
+        Some(line) => (format!("remove the gc.collect() at {}", paths::place(line)), String::new()),
         None => (
             "remove the gc.collect() calls that repeat".to_owned(),
             "grep -rn --include='*.py' 'gc\\.collect(' .".to_owned(),
@@ -197,7 +196,7 @@ fn explicit_calls(report: &Report) -> AdviceText {
             places::explicit(report).unwrap_or_default(),
         ),
         code,
-        risk: format!("{}{}", super::EXPLICIT_CALLS_RISK, super::cleanup::needed(report)),
+        risk: format!("{}{}", super::EXPLICIT_CALLS_RISK, needed(report)),
     }
 }
 
@@ -463,4 +462,17 @@ fn uncollectable(report: &Report) -> AdviceText {
         code: "import gc; print([type(x) for x in gc.garbage])".to_owned(),
         ..AdviceText::default()
     }
+}
+
+/// The line that frees the most of what cycles hold, which is not to be removed without a thought; empty
+/// without one.
+pub(super) fn needed(report: &Report) -> String {
+    let sites = report.processes.iter().filter_map(|process| process.cleanup.as_ref());
+    let needed = sites
+        .flat_map(|cleanup| &cleanup.sites)
+        .filter(|site| site.verdict == CleanupVerdict::FreesCycles)
+        .max_by_key(|site| site.freed_bytes.max(site.device_bytes));
+    needed.map_or_else(String::new, |site| {
+        format!(" Not all are useless. {}", super::cleanup::cleanup_verdict(site))
+    })
 }

@@ -1,7 +1,7 @@
 //! What collections call of the program: finalizers and callbacks.
 
-use super::places::place;
 use crate::advice::facts::Facts;
+use crate::paths::place;
 use crate::report::{CalledReport, ProcessReport, Report};
 use crate::units::{duration, percent};
 use gctrace_event::{CalledKind, RecordingMode};

@@ -3,6 +3,7 @@
 use super::{AdviceText, places};
 use crate::advice::facts::Facts;
 use crate::advice::memory::Uncollected;
+use crate::paths;
 use crate::report::{Advice, AdviceId, Level, MemoryRise, Report};
 use crate::units::{bytes, counted, duration};
 use gctrace_event::CollectorKind;
@@ -107,7 +108,7 @@ pub fn rose(rise: &MemoryRise) -> String {
 /// ` by gc.disable() at train.py:6 in setup`; `None` if the line is unknown.
 fn by(facts: &Facts<'_>, call: &str) -> Option<String> {
     let line = facts.process.settings.as_ref()?.set_by.as_ref()?;
-    Some(format!(" by {call} at {}", places::place(line)))
+    Some(format!(" by {call} at {}", paths::place(line)))
 }
 
 /// The first threshold, as it is set.
@@ -152,7 +153,7 @@ pub(super) fn collect_sometimes(report: &Report) -> AdviceText {
             let [zero, one, ..] = facts.process.by_generation;
             let young = u8::from(one.count > zero.count);
             let line = places::explicit_line(report)
-                .map_or(String::new(), |line| format!(" at {}", places::place(line)));
+                .map_or(String::new(), |line| format!(" at {}", paths::place(line)));
             format!("replace the gc.collect({young}){line} by gc.collect() every {UNITS} {unit}")
         }
         Uncollected::Raised => format!(
@@ -203,7 +204,7 @@ pub(super) fn find_holders(report: &Report) -> AdviceText {
     }
     let born = process.and_then(|process| process.trend.as_ref()?.lines.first());
     let born = born.map_or(String::new(), |line| {
-        format!(" (most are born at {})", places::place(&line.location))
+        format!(" (most are born at {})", paths::place(&line.location))
     });
     AdviceText {
         action: format!(

@@ -1,6 +1,6 @@
 //! Where in the program an advice applies: the words for Python lines.
 
-use crate::paths;
+use crate::paths::place;
 use crate::report::{
     LineReport, LineTotal, LinesReport, Location, PauseTotal, Report, TrainingLibrary,
 };
@@ -10,16 +10,6 @@ use crate::units::{counted, duration, percent};
 const NAMED: usize = 3;
 /// From this share of the time on one line is worth a sentence.
 const MOST: f64 = 0.3;
-
-/// `train.py:57 in build_batch`, of a library `json/decoder.py:353 in raw_decode`.
-#[must_use]
-pub fn place(location: &Location) -> String {
-    let line = location.line.map_or(String::new(), |line| format!(":{line}"));
-    match location.file.as_str() {
-        "" => location.function.clone(),
-        file => format!("{}{line} in {}", paths::short(file), location.function),
-    }
-}
 
 /// The lines that the advice is about: training's, where the phases are known.
 pub(super) fn lines(report: &Report) -> Option<&LinesReport> {

@@ -1,7 +1,6 @@
 //! What a program executes and waits for, by samples and times off the CPU.
 
-use super::places::place;
-use crate::paths::common_directory;
+use crate::paths::{common_directory, place};
 use crate::report::{
     CpuFile, CpuLine, CpuReport, Location, MainThreadReport, MeanwhileReport, OffCpuLine, Report,
 };

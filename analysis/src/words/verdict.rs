@@ -1,7 +1,7 @@
 //! The answer in one sentence.
 
-use super::places::place;
 use crate::advice::facts::Facts;
+use crate::paths::place;
 use crate::report::{
     DeviceReport, GpuCost, GpuWorkReport, IdleCause, JudgedPhase, Level, PhaseReport, PhasesReport,
     Report, TraceReport, TrainingMark,

@@ -68,7 +68,7 @@ fn repeated_records_count_once() {
     // Those without an id may be two.
     assert_eq!(timelines[0].ops.len(), 3);
     assert_eq!(timelines[0].ignored.duplicates, 2);
-    assert_eq!(timelines[0].ignored.ops_without_call, 2);
+    assert_eq!(timelines[0].ignored.operations_without_call, 2);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn two_processes_with_the_same_correlation_ids() {
     };
     assert_eq!((ops_of(0), ops_of(1), ops_of(2)), (1, 1, 2));
     let unowned = timelines.iter().find(|timeline| timeline.pid == 0).unwrap();
-    assert_eq!(unowned.ignored.without_process, 1);
+    assert_eq!(unowned.ignored.operations_without_process, 1);
 }
 
 #[test]

@@ -176,20 +176,21 @@ pub enum LayerMark {
     NoLayer,
 }
 
-/// Memory of one GPU by PyTorch's caching allocator (`torch.cuda.memory_stats`), in bytes.
+/// Memory of a GPU by PyTorch's caching allocator, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "LayerDevice"))]
 pub struct AllocatorMemory {
     /// Its number, as the process counts them.
     pub device: u32,
-    /// Memory of tensors.
+    /// Memory of tensors at the end of the last measured step.
     pub allocated: u64,
-    /// The most so far.
+    /// The most by then.
     pub peak_allocated: u64,
-    /// Memory that the allocator has obtained from the driver.
+    /// Memory that the allocator had obtained from the driver.
     pub reserved: u64,
-    /// The most so far.
+    /// The most by then.
     pub peak_reserved: u64,
-    /// Free parts of blocks that are in use, which can go back to no other process: fragmentation.
+    /// Free parts of blocks that are in use (fragmentation).
     pub split: u64,
 }
 

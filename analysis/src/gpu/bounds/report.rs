@@ -2,27 +2,122 @@
 
 use super::activity::CallActivity;
 use super::{BoundsContext, PauseBounds, bounds};
-use crate::accumulate::process::ProcessState;
-use crate::accumulate::trace_state::TraceState;
+use crate::figure::{Basis, PauseTotal, serialized_as_text};
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::timeline::{GpuPart, Timeline};
-use crate::report::{
-    Basis, BoundsLimit, BoundsReport, BoundsRule, PauseTotal, ProcessBounds, RuleBounds,
-};
 use crate::time::add_to;
-use gctrace_event::ProcessOrigin;
-use std::collections::HashSet;
-use strum::VariantArray as _;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::fmt;
+use strum::VariantArray;
 
-/// `None` where no process has bounds.
+serialized_as_text!(BoundsLimit);
+
+/// Why the pauses of a process cannot be classified by rules: the end of the sentence "Pauses cannot
+/// be classified where". In the order of the sentences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BoundsLimit {
+    /// Events were lost, or may have been.
+    EventsLost,
+    /// Launches were not recorded.
+    NoLaunches,
+    /// The process used several devices.
+    SeveralDevices,
+}
+
+impl fmt::Display for BoundsLimit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::EventsLost => "events were lost, or may have been",
+            Self::NoLaunches => "launches were not recorded (--cuda sync)",
+            Self::SeveralDevices => "the process used several devices",
+        })
+    }
+}
+
+/// Lower and upper bounds of how much the pauses delayed GPU work, for processes that launch work
+/// and whose trace contains no GPU times.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct BoundsReport {
+    /// Always inferred from calls on the CPU. The lower bound assumes that the thread would have
+    /// continued at once without the pause: a wait for data or for another process that the pause
+    /// hid is not detected.
+    pub basis: Basis,
+    /// Pauses of these processes; overlapping pauses count once.
+    pub pauses: PauseTotal,
+    /// Lower bound of the delay, in ns, summed over processes.
+    pub at_least_ns: u64,
+    /// Upper bound of the delay, in ns, summed over processes.
+    pub at_most_ns: u64,
+    /// The bounds by rule, for rules that apply to at least one pause. They add up to the totals.
+    pub rules: Vec<RuleBounds>,
+    /// The bounds by process, the largest `at_most_ns` first. They add up to the totals.
+    pub processes: Vec<ProcessBounds>,
+}
+
+// Rules are in the order of the report.
+/// Why a pause has the bounds it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, VariantArray)]
+#[serde(rename_all = "kebab-case")]
+pub enum BoundsRule {
+    /// A synchronizing call had returned and nothing was launched until the pause ended; the delay
+    /// is the length of the pause, minus at most 20 us.
+    GpuWasEmpty,
+    /// The next synchronizing call still waited more than 20 us for earlier work, or the launching
+    /// thread waited for the GPU during the whole pause; no delay.
+    GpuStayedBusy,
+    /// The next synchronizing call returned at once, so the GPU became idle at an unknown time.
+    GpuFoundEmpty,
+    /// Before the first launch, after the last, or at interpreter shutdown; no delay.
+    NoGpuWork,
+    /// On a thread that launches nothing; the delay is at most the time since the last call of a
+    /// launching thread, which needs the GIL.
+    OtherThread,
+    /// None of these; the delay is between 0 and the length of the pause.
+    Unknown,
+}
+
+/// The pauses that one rule applies to.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RuleBounds {
+    /// The rule that applies to these pauses and gives the bounds.
+    pub rule: BoundsRule,
+    /// Count and time of the pauses that the rule applies to.
+    pub pauses: PauseTotal,
+    /// Lower bound of the delay, in ns.
+    pub at_least_ns: u64,
+    /// Upper bound of the delay, in ns.
+    pub at_most_ns: u64,
+}
+
+/// The bounds of one process, summed over its pauses.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ProcessBounds {
+    /// Index of its trace in `traces`, from 0.
+    pub trace: usize,
+    /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
+    pub pid: u32,
+    /// Rank in a distributed job; `null` if unknown.
+    pub rank: Option<u32>,
+    /// Count and time of its pauses; time in which several overlap counts once.
+    pub pauses: PauseTotal,
+    /// Lower bound of the delay, in ns.
+    pub at_least_ns: u64,
+    /// Upper bound of the delay, in ns.
+    pub at_most_ns: u64,
+    /// Why all pauses of the process have the rule `unknown`: launches were not recorded, events
+    /// were lost or may have been (a trace without its last line), or the process used several
+    /// devices. `null` if the rules could be applied.
+    pub limited_by: Option<BoundsLimit>,
+}
+
+/// `None` where no process has bounds. `context`: what the trace of a timeline contains.
 pub(crate) fn report(
-    traces: &[TraceState],
-    processes: &[ProcessState],
     timelines: &[KeptTimeline],
+    context: impl Fn(&Timeline) -> BoundsContext,
 ) -> Option<BoundsReport> {
     let mut all: Vec<PauseBounds> = Vec::new();
     let mut bounded = Vec::new();
-    let attached = attached(processes);
     // With GPU times there are no bounds; without, no timeline is packed.
     let has_calls = |timeline: &&KeptTimeline| {
         !timeline.has_gpu_times() && timeline.gpu_part != Some(GpuPart::Elsewhere)
@@ -30,7 +125,7 @@ pub(crate) fn report(
     for timeline in timelines.iter().filter(has_calls) {
         let timeline = timeline.whole();
         let timeline = timeline.as_ref();
-        let circumstances = circumstances(traces, timeline, &attached);
+        let circumstances = context(timeline);
         let Some(pauses) = bounds(timeline, circumstances).filter(|bound| !bound.is_empty()) else {
             continue;
         };
@@ -60,30 +155,6 @@ pub(crate) fn report(
         rules: BoundsRule::VARIANTS.iter().filter_map(|rule| of_rule(*rule, &all)).collect(),
         processes: bounded,
     })
-}
-
-/// Processes, by trace and id, that were not recorded from their start.
-fn attached(processes: &[ProcessState]) -> HashSet<(usize, u32)> {
-    let attached = processes.iter().filter(|process| {
-        let described = process.sums.described.as_ref();
-        described.is_none_or(|process| process.origin == ProcessOrigin::Attached)
-    });
-    attached.map(|process| (process.trace, process.sums.pid)).collect()
-}
-
-fn circumstances(
-    traces: &[TraceState],
-    timeline: &Timeline,
-    attached: &HashSet<(usize, u32)>,
-) -> BoundsContext {
-    let trace = traces.get(timeline.process_trace);
-    let end = trace.and_then(|trace| trace.end.as_ref());
-    let process = (timeline.process_trace, timeline.pid);
-    BoundsContext {
-        events_lost: end.is_none_or(|end| end.lost.values().any(|lost| *lost > 0)),
-        from_start: timeline.is_ours && !attached.contains(&process),
-        several_devices: trace.is_some_and(|trace| trace.cuda.devices_of(timeline.pid) > 1),
-    }
 }
 
 fn of_rule(rule: BoundsRule, all: &[PauseBounds]) -> Option<RuleBounds> {

@@ -8,9 +8,10 @@ use super::{
 use crate::gpu::calls::CallEffect;
 use crate::gpu::periods;
 use crate::gpu::timeline::{
-    Call, CallIndex, CodeSpan, EventWait, Op, ProcessTimeline, StepSource, StepSpan, Stream,
-    StreamIndex, StringTable, ThreadIndex, Timeline,
+    Call, CallIndex, CodeSpan, EventWait, Op, ProcessTimeline, StepSpan, Stream, StreamIndex,
+    StringTable, ThreadIndex, Timeline,
 };
+use crate::spans::StepSource;
 use crate::spans::index::Index;
 use gctrace_event::{GpuSync, GpuSyncKind};
 use indexmap::IndexSet;
@@ -55,7 +56,7 @@ impl ProcessBuilder {
         let correlations = timeline.add_calls(self.calls, &streams);
         timeline.add_ops(&ops, &correlations, (&streams, all_streams));
         if pid == NO_PROCESS && timeline.calls.is_empty() {
-            timeline.ignored.without_process = timeline.ops.len() as u64;
+            timeline.ignored.operations_without_process = timeline.ops.len() as u64;
         }
         timeline.waits = waits(&syncs, &correlations, &streams);
         timeline.streams = streams.sorted;
@@ -185,12 +186,12 @@ impl Timeline {
 
     fn add(&mut self, op: Op, bytes: Option<u64>) {
         match op.call {
-            None => self.ignored.ops_without_call += 1,
+            None => self.ignored.operations_without_call += 1,
             Some(call) => {
                 let call = &mut self.calls[call];
                 call.stream.get_or_insert(op.stream);
                 if op.start_ns < call.start_ns {
-                    self.ignored.ops_before_call += 1;
+                    self.ignored.operations_before_call += 1;
                 }
             }
         }

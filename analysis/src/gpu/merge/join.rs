@@ -4,10 +4,11 @@
 //! pauses are gctrace's, on the profiler's clock.
 
 use super::thread_times::{MatchedThread, TimelinePair};
-use crate::gpu::timeline::{StepSource, StepSpan, ThreadIndex, Timeline};
-use crate::report::{AlignedBy, Basis, ClockReport, MergeNote, RecognizedBy};
-use crate::spans::PauseSpan;
+use super::{AlignedBy, ClockReport, MergeNote, RecognizedBy};
+use crate::figure::Basis;
+use crate::gpu::timeline::{StepSpan, ThreadIndex, Timeline};
 use crate::spans::index::Index;
+use crate::spans::{PauseSpan, StepSource};
 use crate::time::intervals::Intervals;
 use crate::time::offset::{ClockOffset, MATCH_NS};
 use crate::time::{after, beyond, difference};

@@ -5,8 +5,7 @@
 
 use crate::gpu::timeline::{NameIndex, ThreadIndex, Timeline};
 use crate::spans::PauseSpan;
-use crate::time::offset;
-use crate::time::offset::{ClockOffset, MATCH_NS, TimestampPair};
+use crate::time::offset::{self, ClockOffset, MATCH_NS, TimestampPair};
 use std::collections::BTreeMap;
 
 /// Minimum number of common calls that show the offset.

@@ -5,10 +5,63 @@
 use super::RankJob;
 use crate::gpu::replay::ReplayJob;
 use crate::gpu::timeline::Communicator as CommunicatorName;
-use crate::report::{CollectiveWaits, CommunicatorKind, CommunicatorReport};
 use crate::time::{add_to, later, sum};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Communicators of one kind: those of as many ranks in the traces, at the same distance from each
+/// other. Groups of one dimension of the job's parallelism are one kind, for example the
+/// tensor-parallel ones: neighbors.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CommunicatorKind {
+    /// Number of ranks of each communicator that are in the traces. `null` in the last of 16, which
+    /// has all other kinds.
+    pub size: Option<u64>,
+    /// Distance from the number of each rank to that of the next; `null` if it differs.
+    pub stride: Option<u32>,
+    /// Number of these communicators.
+    pub communicators: u64,
+    /// The waits of all of them.
+    pub waits: CollectiveWaits,
+    /// The communicators whose ranks waited longest, at most 16.
+    pub longest: Vec<CommunicatorReport>,
+}
+
+/// One communicator. Without names, collectives of the same ranks are of one.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CommunicatorReport {
+    /// PyTorch's name of the process group; `null` if the profiler did not record it.
+    pub name: Option<String>,
+    /// Number of its ranks that are in the traces.
+    pub ranks: u64,
+    /// The lowest of its ranks.
+    pub first_rank: u32,
+    /// The highest of its ranks.
+    pub last_rank: u32,
+    /// What its ranks waited for each other.
+    pub waits: CollectiveWaits,
+}
+
+/// What ranks waited for each other in the collectives, sends and receives of some communicators.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CollectiveWaits {
+    /// Number of matched collectives, and of sends with their receives.
+    pub collectives: u64,
+    /// Time in them before their last rank had started, summed over the ranks, in ns: the part of
+    /// `peer_wait_ns` that these communicators have.
+    pub wait_ns: u64,
+    /// How much less of it there would be without any pauses, in ns, by replay of all ranks; also
+    /// of pauses of ranks of other communicators, if those made a rank of this one late. Negative if
+    /// there would be more: some pauses delay those that would have waited. `null` if no rank
+    /// paused.
+    pub for_pauses_ns: Option<i64>,
+    /// The same without the pauses of each of `pauses.sources`, in their order: one row of the
+    /// victim matrix by communicator. Rows need not add up to `for_pauses_ns`: if two ranks pause at
+    /// the same time, removing the pauses of one of them alone changes little.
+    pub for_sources_ns: Vec<i64>,
+}
 
 /// Kinds listed one by one; further ones are added up. A job has one for each of its dimensions
 /// (tensor, pipeline, context, expert, data) and one of all ranks.

@@ -7,9 +7,9 @@
 
 use super::RankJobs;
 use super::waits::{RankArrival, arrivals, is_last};
+use crate::gpu::idle::{IdleCause, IdleLedger, LateRank, RankWait};
 use crate::gpu::replay::{DeviceRankTimes, LateSums, RankLedger, RankTimes, ReplayJob};
 use crate::gpu::timeline::Timeline;
-use crate::report::{IdleCause, IdleLedger, LateRank, RankWait};
 use crate::time::{after, difference, signed};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};

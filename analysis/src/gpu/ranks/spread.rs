@@ -1,10 +1,93 @@
 //! How the figures of a job's ranks are distributed, and which ranks and hosts stand out.
 //! Owns the rule for outliers.
 
-use crate::report::{HostOutlier, RankFigure, RankOutlier, RankReport, RankSpread, TraceReport};
+use super::waits::RankReport;
 use gctrace_stats::median;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeMap;
-use strum::VariantArray as _;
+use strum::VariantArray;
+
+/// A figure of each rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, VariantArray)]
+#[serde(rename_all = "kebab-case")]
+pub enum RankFigure {
+    /// `paused_ns` of the rank.
+    Paused,
+    /// `peer_wait_ns` of the rank.
+    PeerWait,
+    /// `transfer_ns` of the rank.
+    Transfer,
+    /// `useful_busy_ns`, summed over the devices of the rank.
+    UsefulBusy,
+}
+
+impl RankFigure {
+    /// The figure of a rank, in ns.
+    #[must_use]
+    pub fn of(self, rank: &RankReport) -> u64 {
+        match self {
+            Self::Paused => rank.paused_ns,
+            Self::PeerWait => rank.peer_wait_ns,
+            Self::Transfer => rank.transfer_ns,
+            Self::UsefulBusy => rank.devices.iter().map(|one| one.useful_busy_ns).sum(),
+        }
+    }
+}
+
+/// The distribution of a figure over the ranks of a job. Percentiles are by nearest rank.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RankSpread {
+    /// The figure.
+    pub figure: RankFigure,
+    /// Smallest value, in ns.
+    pub min_ns: u64,
+    /// 5th percentile, in ns.
+    pub p5_ns: u64,
+    /// Median, in ns.
+    pub p50_ns: u64,
+    /// 95th percentile, in ns.
+    pub p95_ns: u64,
+    /// Greatest value, in ns.
+    pub max_ns: u64,
+    /// Ranks that stand out from the others, the farthest from the median first, at most 16.
+    pub outliers: Vec<RankOutlier>,
+    /// Number of further outliers, which `outliers` leaves out.
+    pub outliers_left_out: u64,
+    /// Hosts whose mean stands out from those of the other hosts, the farthest first, at most 16;
+    /// empty if fewer than eight hosts are known.
+    pub hosts: Vec<HostOutlier>,
+}
+
+/// A rank whose figure differs from those of the others by more than their spread explains.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RankOutlier {
+    /// Number of the rank in its job, from 0.
+    pub rank: u32,
+    /// Index of its trace in `traces`, from 0.
+    pub trace: u64,
+    /// Its host; `null` if unknown.
+    pub host: Option<String>,
+    /// The figure, in ns.
+    pub value_ns: u64,
+    /// Modified z-score: the distance from the median, divided by the median absolute deviation of
+    /// all ranks and multiplied by 0.6745. Outliers have more than 3.5 or less than -3.5 (Iglewicz
+    /// and Hoaglin 1993).
+    pub z: f64,
+}
+
+/// A host whose ranks differ from those of the other hosts.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct HostOutlier {
+    /// Name of the host.
+    pub host: String,
+    /// Number of its ranks in the traces.
+    pub ranks: u64,
+    /// Mean of the figure over them, in ns.
+    pub mean_ns: u64,
+    /// Modified z-score among the means of all hosts.
+    pub z: f64,
+}
 
 /// Ranks, and hosts, from which on some can stand out from the others.
 const ENOUGH: usize = 8;
@@ -16,19 +99,20 @@ const CUTOFF: f64 = 3.5;
 /// Outliers listed for each figure.
 const OUTLIERS: usize = 16;
 
-/// The distribution of each figure over the ranks of a job; empty for fewer than eight.
-pub(crate) fn spread(ranks: &[RankReport], traces: &[TraceReport]) -> Vec<RankSpread> {
+/// The distribution of each figure over the ranks of a job; empty for fewer than eight. `hosts`: by trace.
+pub(crate) fn spread(ranks: &[RankReport], hosts: &[Option<&str>]) -> Vec<RankSpread> {
     if ranks.len() < ENOUGH {
         return Vec::new();
     }
-    RankFigure::VARIANTS.iter().map(|figure| of_figure(*figure, ranks, traces)).collect()
+    RankFigure::VARIANTS.iter().map(|figure| of_figure(*figure, ranks, hosts)).collect()
 }
 
-fn of_figure(figure: RankFigure, ranks: &[RankReport], traces: &[TraceReport]) -> RankSpread {
-    let host = |rank: &RankReport| {
-        let trace = traces.get(usize::try_from(rank.trace).ok()?)?;
-        trace.host.as_deref()
-    };
+fn of_figure(
+    figure: RankFigure,
+    ranks: &[RankReport],
+    hosts_of_traces: &[Option<&str>],
+) -> RankSpread {
+    let host = |rank: &RankReport| *hosts_of_traces.get(usize::try_from(rank.trace).ok()?)?;
     let values: Vec<u64> = ranks.iter().map(|rank| figure.of(rank)).collect();
     let mut sorted = values.clone();
     sorted.sort_unstable();

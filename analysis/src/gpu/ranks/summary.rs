@@ -1,17 +1,83 @@
 //! From timelines to the report's part about ranks.
 
-use super::communicators::Communicators;
-use super::waits::{BusyTimes, JobWaits, MemberWaits, WaitEnds};
+use super::communicators::{CommunicatorKind, Communicators};
+use super::spread::RankSpread;
+use super::victims::RankPauses;
+use super::waits::{BusyTimes, JobWaits, MemberWaits, RankReport, UsefulBusy, WaitEnds};
 use super::{RankJob, RankJobs, RankMember, victims, waits};
+use crate::figure::Basis;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::replay::ReplayJob;
 use crate::gpu::replays::JobReplays;
 use crate::gpu::timeline::Timeline;
-use crate::report::{
-    Basis, CollectivesReport, RankReport, RankedJob, RanksReport, UnrelatedRank, UsefulBusy,
-};
 use crate::time::difference;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::num::NonZeroUsize;
+
+/// Ranks of distributed jobs, if the traces contain GPU times of at least two ranks. Ranks belong
+/// to one job if they ran the same collectives, matched by communicator and sequence number if the
+/// profiler recorded these (PyTorch 2.12 and later), otherwise by kernel and order.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RanksReport {
+    /// Always inferred: clocks of different traces are aligned by the ends of collectives, which
+    /// are assumed to be simultaneous on all ranks.
+    pub basis: Basis,
+    /// Jobs with at least two ranks in the traces.
+    pub jobs: Vec<RankedJob>,
+    /// Ranks whose collectives match those of no other rank in the traces.
+    pub unrelated: Vec<UnrelatedRank>,
+}
+
+/// A rank that belongs to no job with other ranks.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct UnrelatedRank {
+    /// Index of its trace in `traces`, from 0.
+    pub trace: u64,
+    /// Number of the rank in its job, from 0.
+    pub rank: u32,
+}
+
+/// A job and the waits of its ranks for each other.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RankedJob {
+    /// The ranks of the job that are in the traces, ascending; if `traces_left_out` is not 0, those
+    /// of the described traces.
+    pub ranks: Vec<RankReport>,
+    /// How the figures of the ranks are distributed, over all of them; empty for fewer than eight.
+    pub spread: Vec<RankSpread>,
+    /// How many collectives could be matched.
+    pub collectives: CollectivesReport,
+    /// What the pauses of each rank cost all ranks; `null` if no rank paused.
+    pub pauses: Option<RankPauses>,
+    /// What the ranks waited for each other by communicator, in kinds, the longest first; at most
+    /// 16. Inferred. If `traces_left_out` is not 0, empty for jobs without a described trace.
+    pub communicators: Vec<CommunicatorKind>,
+}
+
+/// How the kernels of collectives were matched across ranks.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+pub struct CollectivesReport {
+    /// Collectives found on at least two ranks.
+    pub matched: u64,
+    /// Of these, collectives found on all ranks of the job that are in the traces.
+    pub on_all_ranks: u64,
+    /// Kernels of collectives found on one rank only.
+    pub kernels_unmatched: u64,
+    /// Of these, kernels from the time when not all ranks were recorded.
+    pub kernels_unmatched_outside: u64,
+    /// Kernels that may be of one collective with kernels of other ranks, or not: the profiler
+    /// named no communicator, and groups of ranks that run the same program in step end together,
+    /// too. They are in no other figure.
+    pub kernels_ambiguous: u64,
+    /// Kernels that send to or receive from single ranks.
+    pub point_to_point: u64,
+    /// Of these, kernels whose other side was found.
+    pub point_to_point_matched: u64,
+    /// Matched collectives for which no rank counts as last, because the last two ranks started
+    /// closer together than the error of the clocks.
+    pub last_undecided: u64,
+}
 
 /// The report on timelines of one or more jobs, `None` where fewer than two have a rank.
 #[must_use]

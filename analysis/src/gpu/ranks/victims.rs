@@ -2,11 +2,64 @@
 
 use super::RankJob;
 use super::communicators::{Communicators, ShorterWaits};
+use crate::figure::Basis;
 use crate::gpu::replay::{JoinedReplay, JoinedSkeletons};
 use crate::gpu::timeline::Timeline;
-use crate::report::{Basis, PauseSource, RankPauses, StepEffect};
 use crate::spans::PauseSpan;
 use crate::time::{later, since, sum};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What the pauses of each rank cost each rank, by replay of all ranks together.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RankPauses {
+    /// Always inferred: the schedule is rebuilt without pauses; order and the duration of each
+    /// collective after its last rank has started are unchanged.
+    pub basis: Basis,
+    /// The ranks, in the order of `earlier_ns`; if `traces_left_out` is not 0, those of the described
+    /// traces.
+    pub victims: Vec<u32>,
+    /// The ranks with pauses, the highest cost first.
+    pub sources: Vec<PauseSource>,
+    /// All pauses of all ranks removed.
+    pub all: PauseSource,
+    /// Standard error of `all.job_earlier_ns`, in ns: the largest over the ranks, from their steps
+    /// (as in `gpu.cause`). `null` if no rank has five steps.
+    pub all_standard_error_ns: Option<u64>,
+}
+
+/// The effect of removing the pauses of some ranks.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PauseSource {
+    /// The ranks whose pauses are removed: one, or several together.
+    pub ranks: Vec<u32>,
+    /// Number of pauses that are removed, over these ranks.
+    pub pauses: u64,
+    /// Time of these pauses, in ns.
+    pub paused_ns: u64,
+    /// How much earlier each rank of `victims` would end, in ns: one row of the victim matrix.
+    pub earlier_ns: Vec<i64>,
+    /// Sum of `earlier_ns` over all ranks: GPU time of the whole job that the pauses cost, in ns.
+    pub total_ns: i64,
+    /// `total_ns` divided by what the pauses cost their own ranks; `null` if that is 0.
+    pub amplification_ratio: Option<f64>,
+    /// How much earlier the whole job would end, in ns.
+    pub job_earlier_ns: i64,
+    /// The effect on the mean step; `null` if the traces contain no steps.
+    pub steps: Option<StepEffect>,
+}
+
+/// Mean time of a step: from the start of a rank's first step until everything launched in its
+/// steps has finished, summed over the ranks, divided by the number of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct StepEffect {
+    /// Number of steps of all ranks.
+    pub steps: u64,
+    /// Mean time as measured, in ns.
+    pub mean_ns: u64,
+    /// Mean time without the pauses, in ns.
+    pub mean_without_ns: u64,
+}
 
 /// Number of ranks whose pauses are removed one by one, the ranks with the most pause time; all
 /// others' pauses are removed together, so that a job of many ranks needs only some replays.

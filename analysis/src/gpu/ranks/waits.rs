@@ -3,11 +3,62 @@
 use super::{RankJob, shared_ops};
 use crate::gpu::replay::{ReplayCollective, ReplayJob};
 use crate::gpu::timeline::{Op, OpIndex, Timeline};
-use crate::report::RankReport;
 use crate::spans::index::Index;
 use crate::time::intervals::Intervals;
 use crate::time::{add_to, later, signed};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
+
+/// One rank of a job: its clock, its pauses and its waits for other ranks.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct RankReport {
+    /// Number of the rank in its job, from 0.
+    pub rank: u32,
+    /// Index of its trace in `traces`, from 0.
+    pub trace: u64,
+    /// Process id; 0 if the trace does not contain it.
+    pub pid: u32,
+    /// Clock offset in ns: added to its timestamps it gives those of the first rank; 0 for that
+    /// rank and for ranks of the same trace.
+    pub clock_offset_ns: i64,
+    /// Error of the offset, in ns: median distance of the ends of its collectives from those of the
+    /// ranks before. `null` if the clock is the same.
+    pub clock_error_ns: Option<u64>,
+    /// Number of collectives that the offset was computed from.
+    pub clock_collectives: u64,
+    /// Whether other offsets fit about as well: all figures that compare this rank with others may
+    /// then be wrong.
+    pub clock_ambiguous: bool,
+    /// Number of its pauses; if two traces were merged, those within the profiler's time.
+    pub pauses: u64,
+    /// Time of its pauses, in ns.
+    pub paused_ns: u64,
+    /// Number of matched collectives, sends and receives that it took part in.
+    pub collectives: u64,
+    /// Time in these collectives before the last rank had started, in ns: waiting for other ranks.
+    pub peer_wait_ns: u64,
+    /// Time in these collectives after the last rank had started, in ns.
+    pub transfer_ns: u64,
+    /// Number of collectives in which it was the last rank to start.
+    pub last: u64,
+    /// Of these, collectives before which one of its own pauses ended since the previous
+    /// collective.
+    pub last_after_pause: u64,
+    /// Busy time by device, with and without waiting for other ranks.
+    pub devices: Vec<UsefulBusy>,
+}
+
+/// Busy time of one device, with and without waiting for other ranks.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct UsefulBusy {
+    /// Index of the device in the process.
+    pub device: u32,
+    /// Time in which any operation of the process ran on it, in ns.
+    pub busy_ns: u64,
+    /// `busy_ns` without the time in which only collectives ran that waited for other ranks, in ns.
+    pub useful_busy_ns: u64,
+}
 
 /// The waits of a job.
 #[derive(Clone, Debug, Default)]

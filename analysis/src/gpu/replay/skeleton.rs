@@ -12,11 +12,11 @@ mod cut;
 mod graph;
 mod joined;
 
+use crate::gpu::timeline::{OpIndex, Timeline};
 pub use joined::{JoinedReplay, JoinedSkeletons};
 
 use super::pauses::AppliedChange;
 use super::{ModelParts, ReplayChange, ReplayJob, ReplayModel, pauses};
-use crate::gpu::timeline::{OpIndex, Timeline};
 use crate::spans::index::Index;
 use cut::Cut;
 use graph::{Delay, DelayRows};

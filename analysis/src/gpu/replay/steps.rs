@@ -4,26 +4,30 @@
 use super::ReplaySchedule;
 use crate::gpu::timeline::{ProcessTimeline, StepSpan, ThreadIndex};
 use crate::time::duration;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-/// Fewer steps do not show how much they vary.
-const FEWEST: usize = 5;
-
-/// The evidence of a process's steps for a replay without any pause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepEvidence {
-    /// Number of compared steps, of the thread with the most steps; at least five.
-    pub steps: u64,
-    /// Steps with a pause among them.
+/// How well the steps are explained after the pauses are removed.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct StepEvidenceReport {
+    /// Number of steps that were compared: those of the thread with the most steps.
+    pub count: u64,
+    /// Number of steps with at least one pause.
     pub with_pauses: u64,
     /// Median duration of all these steps in the replay without any pause, in ns.
     pub median_without_ns: u64,
-    /// Standard error of the cost of all pauses, as the difference to a second run of as many steps
-    /// without them, nanoseconds.
-    pub standard_error_ns: u64,
-    /// How much longer (negative: shorter) steps with pauses are than those without after the
-    /// pauses are removed, in total, in ns; `None` if all or none have pauses.
+    /// How much longer (negative: shorter) the steps with pauses remain than those without after
+    /// the pauses are removed, in ns: the difference of the medians times the number of steps with
+    /// pauses. `null` if all steps or none have pauses.
     pub unexplained_ns: Option<i64>,
+    /// Standard error of the cost of all pauses, as the difference to a second run of as many steps
+    /// without them, in ns.
+    #[serde(skip)]
+    pub(crate) standard_error_ns: u64,
 }
+
+/// Fewer steps do not show how much they vary.
+const FEWEST: usize = 5;
 
 /// Fewer steps make no blocks: five of five.
 const FEWEST_IN_BLOCKS: usize = 25;
@@ -34,7 +38,7 @@ pub(super) struct ReplayedStep {
     pub(super) without_ns: u64,
 }
 
-impl StepEvidence {
+impl StepEvidenceReport {
     /// Leaves out one step after the other: its duration without pauses, by a replay without any,
     /// minus the median of the other steps' is its error. Two runs of N such steps differ by the
     /// standard deviation of these errors times the square root of 2 N; from 25 steps on, by the
@@ -42,8 +46,7 @@ impl StepEvidence {
     /// the GPU in every fourth step makes steps that differ, and blocks that do not. Compared with
     /// differences between real runs, using only the steps with pauses, or the median deviation,
     /// was two to five times too low. `None` with fewer than five steps.
-    #[must_use]
-    pub fn collect(
+    pub(crate) fn collect(
         timeline: &ProcessTimeline,
         index: usize,
         without: &ReplaySchedule,
@@ -78,7 +81,7 @@ impl StepEvidence {
         let deviation = gctrace_stats::standard_deviation(&sums).unwrap_or(0.0);
         let paused = steps.iter().filter(|step| step.paused).count();
         Some(Self {
-            steps: steps.len() as u64,
+            count: steps.len() as u64,
             with_pauses: paused as u64,
             median_without_ns,
             standard_error_ns: (deviation * (2.0 * steps.len() as f64 / block as f64).sqrt())

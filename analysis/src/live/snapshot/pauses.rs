@@ -2,7 +2,7 @@
 //! [`gctrace_event::Pause`], as [`crate::report::WorstPause`] is; here unknown members are absent,
 //! there they are `null`.
 
-pub use crate::accumulate::pause_sums::GENERATIONS;
+pub use crate::pauses::GENERATIONS;
 use crate::report::PauseTotal;
 use gctrace_event::GcReason;
 use schemars::JsonSchema;

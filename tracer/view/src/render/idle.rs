@@ -6,11 +6,10 @@ use super::gpu_devices::{DEVICES_SHOWN, more, name};
 use crate::document::{Block, Cell, INDENT, Section, Table, hanging, paragraph};
 use crate::text::{OrDash as _, mark};
 use crate::units::{count, counted, duration, percent, signed_duration};
-use gctrace_analysis::paths::common_directory;
+use gctrace_analysis::paths::{self, common_directory};
 use gctrace_analysis::report::{
     CodePlace, DeviceId, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, RankWait, Report,
 };
-use gctrace_analysis::words::places;
 use std::cmp::Reverse;
 
 /// Maximum number of gaps shown; the report has twenty.
@@ -293,7 +292,7 @@ fn call(place: &CodePlace) -> String {
 
 /// The line of a place, else its annotation.
 fn around(place: &CodePlace) -> Option<String> {
-    place.python.as_ref().map(places::place).or_else(|| place.annotation.clone())
+    place.python.as_ref().map(paths::place).or_else(|| place.annotation.clone())
 }
 
 fn notes(ledger: &IdleLedger) -> String {

@@ -3,8 +3,8 @@
 use crate::document::{Block, Section, Table, paragraph};
 use crate::text::mark;
 use crate::units::{bytes, counted, duration, short_count, three_digits};
+use gctrace_analysis::paths;
 use gctrace_analysis::report::{HeapTrend, ProcessReport, Report, Trend};
-use gctrace_analysis::words::places;
 
 /// Processes in the section at most; the others are in the JSON.
 const SHOWN: usize = 3;
@@ -147,7 +147,7 @@ fn born(trend: &HeapTrend) -> Option<String> {
             line.bytes.map_or(String::new(), |trend| format!(" and {}", bytes(rate(trend.per_s))));
         format!(
             "{} (+{} objects{memory})",
-            places::place(&line.location),
+            paths::place(&line.location),
             short_count(rate(line.objects.per_s)),
         )
     });
@@ -218,7 +218,7 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
     });
     let cause = cause(trend).map_or(String::new(), |cause| format!(" {cause}"));
     let born = trend.lines.first().map_or(String::new(), |line| {
-        format!(" Its fastest line of birth: {}.", places::place(&line.location))
+        format!(" Its fastest line of birth: {}.", paths::place(&line.location))
     });
     Some(format!("{whose} keeps growing: {rates} per {per}{inferred}{ends}.{born}{cause}{others}"))
 }

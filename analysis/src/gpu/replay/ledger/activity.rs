@@ -1,8 +1,8 @@
 //! What each thread of the host was doing, by its annotations, code and pauses: disjoint segments.
 
 use super::IdleLabel;
+use crate::gpu::idle::IdleCause;
 use crate::gpu::timeline::{NameIndex, ThreadIndex, Timeline};
-use crate::report::IdleCause;
 use crate::time::intervals::clipped;
 use gctrace_event::HostCodeKind;
 use std::collections::HashMap;

@@ -3,7 +3,7 @@
 
 use super::IdleLabel;
 use super::stepwise::StepIdle;
-use crate::report::{CodePlace, IdleCause, IdleLedger};
+use crate::gpu::idle::{CodePlace, IdleCause, IdleLedger};
 use crate::time::intervals::Intervals;
 use crate::time::{add_to, duration_ns};
 use std::collections::{BTreeMap, HashMap};

@@ -3,11 +3,11 @@
 use super::activity::{HostActivity, HostSegment};
 use super::places::CallPlaces;
 use super::{IdleLabel, NodeKind, NodeKinds};
+use crate::gpu::idle::IdleCause;
 use crate::gpu::replay::layout::{CallChain, ReplayLayout};
 use crate::gpu::replay::network::{LIMIT_NS, Network, NetworkWait};
 use crate::gpu::replay::pauses::AppliedChange;
 use crate::gpu::timeline::{Call, CallIndex, NameIndex, Op, OpIndex, ThreadIndex, Timeline};
-use crate::report::IdleCause;
 use crate::spans::index::Index;
 use crate::time::{duration_ns, later, signed};
 use gctrace_event::GpuOpKind;

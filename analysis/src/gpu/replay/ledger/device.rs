@@ -2,10 +2,10 @@
 
 use crate::gpu::breakdown::is_computation;
 use crate::gpu::device::DeviceTimeline;
+use crate::gpu::idle::IdleLedger;
 use crate::gpu::replay::layout::ReplayLayout;
 use crate::gpu::replay::network::NetworkRun;
 use crate::gpu::timeline::{OpIndex, Timeline};
-use crate::report::IdleLedger;
 use crate::time::intervals::{Intervals, length};
 use crate::time::{beyond, difference, later};
 use gctrace_event::GpuOpKind;

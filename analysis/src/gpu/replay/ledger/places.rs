@@ -1,10 +1,11 @@
 //! Where in the program idle time comes from, and what samples add to it.
 
 use super::IdleLabel;
+use crate::figure::Location;
+use crate::gpu::idle::{CodePlace, IdlePlace};
 use crate::gpu::timeline::{
     Call, CallIndex, NameIndex, OpIndex, StreamIndex, StringTable, ThreadIndex, Timeline,
 };
-use crate::report::{CodePlace, IdlePlace, Location};
 use crate::spans::index::Index;
 use crate::time::intervals::Intervals;
 use gctrace_event::{GpuOpKind, HostCode, HostCodeKind};

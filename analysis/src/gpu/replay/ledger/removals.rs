@@ -2,7 +2,7 @@
 
 use super::IdleLabel;
 use super::delays::CausedDelay;
-use crate::report::IdleCause;
+use crate::gpu::idle::IdleCause;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

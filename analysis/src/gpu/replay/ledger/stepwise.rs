@@ -1,9 +1,9 @@
 //! Idle time by cause of each training step.
 
 use super::split;
+use crate::gpu::idle::IdleCause;
 use crate::gpu::steps::busiest_thread;
 use crate::gpu::timeline::Timeline;
-use crate::report::IdleCause;
 use crate::time::{add_to, duration_ns};
 use std::collections::BTreeMap;
 

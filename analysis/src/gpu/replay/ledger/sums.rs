@@ -4,7 +4,7 @@ use super::IdleLabel;
 use super::among::GapsAmong;
 use super::stepwise::GapsInSteps;
 use super::walk::MetBefore;
-use crate::report::IdleCause;
+use crate::gpu::idle::IdleCause;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gpu::calls::CallEffect;
+use crate::gpu::idle::IdleCause;
 use crate::gpu::timeline::{
     AnnotationSpan, Call, Op, ProcessTimeline, Stream, StringTable, Thread,
 };

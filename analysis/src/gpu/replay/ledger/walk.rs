@@ -4,9 +4,9 @@
 use super::activity::HostSegment;
 use super::delays::DelayCauses;
 use super::{IdleLabel, NodeKind};
+use crate::gpu::idle::IdleCause;
 use crate::gpu::replay::network::NetworkWait;
 use crate::gpu::timeline::{Call, CallIndex, OpIndex};
-use crate::report::IdleCause;
 use crate::time::{difference, duration, later, signed, sum};
 use gctrace_event::GpuOpKind;
 use std::collections::HashMap;

@@ -1,12 +1,12 @@
 //! The skeletons of a job's ranks, joined at their collectives.
 
 use super::{Skeleton, SkeletonMark};
+use crate::figure::PauseTotal;
 use crate::gpu::replay::network::{
     DelayChange, EdgeIndex, Network, NetworkBuilder, NetworkNodeId, TieOrder,
 };
-use crate::gpu::replay::steps::{ReplayedStep, StepEvidence};
+use crate::gpu::replay::steps::{ReplayedStep, StepEvidenceReport};
 use crate::gpu::replay::{ReplayCollective, last_and_waited};
-use crate::report::PauseTotal;
 use crate::spans::index::Index;
 use crate::time::{difference, duration, sum, timestamp};
 
@@ -239,13 +239,13 @@ impl JoinedReplay<'_> {
     }
 
     /// The evidence of a rank's steps, in a replay without any pause; `None` with fewer than five.
-    pub(crate) fn step_evidence(&self, rank: usize) -> Option<StepEvidence> {
+    pub(crate) fn step_evidence(&self, rank: usize) -> Option<StepEvidenceReport> {
         let steps = self.joined.ranks[rank].skeleton.steps.iter();
         let replayed = steps.map(|step| ReplayedStep {
             paused: step.paused,
             without_ns: duration(self.mark(rank, step.start), self.mark(rank, step.end)),
         });
-        StepEvidence::of(replayed.collect())
+        StepEvidenceReport::of(replayed.collect())
     }
 
     fn mark(&self, rank: usize, mark: SkeletonMark) -> u64 {

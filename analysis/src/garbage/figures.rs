@@ -1,0 +1,261 @@
+//! From sums of garbage to the report: shares, estimates for all collections, figures per step.
+
+use super::per_step::StepTicks;
+use super::report::{
+    BirthLine, BirthLines, GarbageCycle, GarbageEstimate, GarbageKind, GarbageReport, MainCycles,
+    PerStep,
+};
+use super::shape::GarbageEdge;
+use super::table::RowSums as _;
+use super::{Counted, CycleSums, GarbageSums, KindSums, shape, words};
+use crate::figure::{Basis, Location};
+use crate::paths;
+use crate::spans::StepSpan;
+use crate::time::sum;
+use gctrace_event::ObjectKind;
+use gctrace_stats::{rate, ratio};
+
+/// Most cycles that a verdict sums up: it is about a few cycles or none.
+const MAIN_CYCLES: usize = 8;
+/// Least share of the garbage, from 0 to 1, that the cycles of a verdict leave.
+const MOSTLY: f64 = 0.5;
+/// An estimate needs no examined collection of a generation that freed less than this part of all
+/// objects.
+const NEGLIGIBLE: f64 = 0.01;
+/// Kinds of objects in a report.
+pub(super) const KINDS_REPORTED: usize = 64;
+/// Cycles in a report.
+pub(super) const CYCLES_REPORTED: usize = 32;
+
+impl GarbageSums {
+    /// `None` if no collection was examined. `observed_ns`: how long the process was recorded;
+    /// `steps`: its training steps, of one thread by start.
+    pub(crate) fn report(
+        &self,
+        observed_ns: u64,
+        device_bytes: Option<u64>,
+        steps: &[StepSpan],
+    ) -> Option<GarbageReport> {
+        if self.totals.examined == 0 {
+            return None;
+        }
+        let (examined, collected) = self.freed();
+        let view = ReportView {
+            sums: self,
+            basis: if examined < collected { Basis::Inferred } else { Basis::Measured },
+            observed_ns,
+            ticks: StepTicks::of(&self.garbage, steps),
+            born: self.born(),
+        };
+        let kinds: Vec<GarbageKind> = self
+            .kinds
+            .ranked()
+            .into_iter()
+            .filter(|(_, sums)| sums.objects.total() > 0)
+            .take(KINDS_REPORTED)
+            .map(|(kind, sums)| view.kind(kind, sums))
+            .collect();
+        let cycles = self.cycle_garbage.map(|_| {
+            let ranked = self.cycles.ranked().into_iter().take(CYCLES_REPORTED);
+            ranked.map(|(edges, sums)| view.cycle(edges, sums)).collect::<Vec<GarbageCycle>>()
+        });
+        let listed = sum(kinds.iter().map(|kind| kind.objects));
+        let in_cycles = cycles.iter().flatten();
+        let in_cycles =
+            sum(in_cycles.map(|in_cycle| in_cycle.objects.saturating_add(in_cycle.held_objects)));
+        let cycle_garbage = self.cycle_garbage.unwrap_or(0);
+        let verdict = cycles.as_ref().and_then(|cycles| view.main_cycles(cycles));
+        Some(GarbageReport {
+            collections: self.totals.collections.max(self.totals.examined),
+            examined_ratio: ratio(examined, collected),
+            device_bytes,
+            kinds,
+            other_objects: self.totals.objects.saturating_sub(listed),
+            cycles,
+            cycle_garbage,
+            other_cycle_objects: cycle_garbage.saturating_sub(in_cycles),
+            steps: view.ticks.is_some().then_some(steps.len() as u64),
+            verdict,
+            ..self.totals.clone()
+        })
+    }
+
+    /// By type, the lines that sampled objects were born at.
+    fn born(&self) -> Vec<(&str, BirthLine)> {
+        let rows = self.kinds.ranked().into_iter();
+        let born = rows.filter(|(_, sums)| sums.births > 0);
+        let line = |(born, sums): &(ObjectKind, KindSums)| BirthLine {
+            location: Location {
+                library: paths::is_library(born.file.as_deref().unwrap_or_default()),
+                file: born.file.clone().unwrap_or_default(),
+                function: born.function.clone().unwrap_or_default(),
+                line: born.line,
+            },
+            samples: sums.births,
+        };
+        born.map(|row| (row.0.type_name.as_str(), line(row))).collect()
+    }
+}
+
+/// What the rows of a report share.
+struct ReportView<'a> {
+    sums: &'a GarbageSums,
+    basis: Basis,
+    observed_ns: u64,
+    ticks: Option<StepTicks>,
+    /// Lines by type.
+    born: Vec<(&'a str, BirthLine)>,
+}
+
+impl ReportView<'_> {
+    fn kind(&self, kind: &ObjectKind, sums: &KindSums) -> GarbageKind {
+        let objects = sums.objects.total();
+        let estimate = self.estimate(&sums.objects, 1.0);
+        GarbageKind {
+            type_name: kind.type_name.clone(),
+            function: self.sums.classes.shown(&kind.type_name, kind.function.clone()),
+            file: kind.file.clone(),
+            line: kind.line,
+            births: self.births(kind),
+            objects,
+            bytes: sums.bytes,
+            ratio: ratio(objects, self.sums.totals.objects).unwrap_or(0.0).min(1.0),
+            estimate,
+            per_step: self.per_step(&sums.objects, estimate),
+        }
+    }
+
+    /// Where objects of a type without code were born.
+    fn births(&self, kind: &ObjectKind) -> Option<BirthLines> {
+        let is_own = |(type_name, _): &&(&str, BirthLine)| {
+            kind.function.is_none() && *type_name == kind.type_name
+        };
+        let born = self.born.iter().filter(is_own);
+        BirthLines::of(born.map(|(_, line)| line.clone()))
+    }
+
+    fn cycle(&self, edges: &[GarbageEdge], sums: &CycleSums) -> GarbageCycle {
+        let estimate = self.estimate(&sums.count, self.of_cycles());
+        let shown = |edge: &GarbageEdge| GarbageEdge {
+            function: self.sums.classes.shown(&edge.type_name, edge.function.clone()),
+            ..edge.clone()
+        };
+        let edges: Vec<GarbageEdge> = edges.iter().map(shown).collect();
+        GarbageCycle {
+            shape: shape::shape(&edges),
+            location: shape::location(&edges),
+            edges,
+            count: sums.count.total(),
+            objects: sums.objects,
+            held_objects: sums.held_objects,
+            bytes: sums.bytes,
+            ratio: ratio(sums.weight(), self.sums.cycle_garbage.unwrap_or(0))
+                .unwrap_or(0.0)
+                .min(1.0),
+            estimate,
+            per_step: self.per_step(&sums.count, estimate),
+        }
+    }
+
+    /// All examined garbage as a multiple of the garbage whose cycles were examined: the cycles of
+    /// large garbage are not.
+    fn of_cycles(&self) -> f64 {
+        let with_cycles = self.sums.cycle_garbage.unwrap_or(0);
+        ratio(self.sums.totals.objects, with_cycles).unwrap_or(1.0).max(1.0)
+    }
+
+    /// The count over all collections: each generation's, scaled by the objects that all its
+    /// collections freed per object that the examined ones did, and then by `times`. `None` if a
+    /// generation that freed much was not examined.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an estimate needs no more than 52 bits; casts of floats saturate"
+    )]
+    fn estimate(&self, counted: &Counted, times: f64) -> Option<GarbageEstimate> {
+        let all = self.sums.freed().1;
+        let mut count = 0.0;
+        for (objects, stratum) in counted.by_generation.iter().zip(&self.sums.strata) {
+            count += match ratio(stratum.collected, stratum.examined) {
+                Some(times) => *objects as f64 * times.max(1.0),
+                None if ratio(stratum.collected, all).is_some_and(|part| part > NEGLIGIBLE) => {
+                    return None;
+                }
+                None => *objects as f64,
+            };
+        }
+        let basis = match self.basis {
+            Basis::Measured if times <= 1.0 => Basis::Measured,
+            _ => Basis::Inferred,
+        };
+        let count = match basis {
+            Basis::Measured => counted.total(),
+            _ => (count * times) as u64,
+        };
+        Some(GarbageEstimate { basis, count, per_s: rate(count, self.observed_ns) })
+    }
+
+    /// The fewest cycles that leave nearly all garbage, or else up to [`MAIN_CYCLES`] that leave at
+    /// least half of it; `None` if they leave less.
+    fn main_cycles(&self, cycles: &[GarbageCycle]) -> Option<MainCycles> {
+        // With steps only the garbage of training counts: imports leave some once.
+        let all = self.ticks.as_ref().map(|ticks| ticks.per_step(&self.sums.garbage));
+        let times = self.scale();
+        let share = |cycle: &GarbageCycle| match all {
+            None => cycle.ratio,
+            Some(all) => {
+                let objects = cycle.objects.saturating_add(cycle.held_objects);
+                let each = ratio(objects, cycle.count).unwrap_or(0.0);
+                let mean = cycle.per_step.map_or(0.0, |per_step| per_step.mean);
+                let garbage = all.map_or(0.0, |(mean, _)| mean * times);
+                if garbage > 0.0 { each * mean / garbage } else { 0.0 }
+            }
+        };
+        let mut order: Vec<(usize, f64)> = cycles.iter().map(share).enumerate().collect();
+        order.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let basis = match self.basis {
+            Basis::Measured if self.of_cycles() <= 1.0 => Basis::Measured,
+            _ => Basis::Inferred,
+        };
+        let mut main = MainCycles {
+            cycles: Vec::new(),
+            ratio: 0.0,
+            per_step: all.is_some().then_some(PerStep { basis, mean: 0.0, constant: true }),
+            per_s: Some(0.0),
+            basis,
+            sentence: String::new(),
+        };
+        for (index, share) in order.into_iter().take(MAIN_CYCLES) {
+            let cycle = cycles.get(index).filter(|_| share > 0.0 && !main.is_all());
+            let Some(cycle) = cycle else {
+                break;
+            };
+            main.cycles.push(index);
+            main.ratio = (main.ratio + share).min(1.0);
+            let per_s = cycle.estimate.and_then(|estimate| estimate.per_s);
+            main.per_s = main.per_s.zip(per_s).map(|(sum, rate)| sum + rate);
+            if let Some((sum, per_step)) = main.per_step.as_mut().zip(cycle.per_step) {
+                sum.mean += per_step.mean;
+                sum.constant &= per_step.constant;
+            }
+        }
+        (main.ratio >= MOSTLY).then(|| {
+            let sentence = words::verdict(cycles, &main);
+            MainCycles { sentence, ..main }
+        })
+    }
+
+    /// The garbage of all collections as a multiple of the garbage of the examined ones.
+    fn scale(&self) -> f64 {
+        let (examined, collected) = self.sums.freed();
+        ratio(collected, examined).unwrap_or(1.0).max(1.0)
+    }
+
+    fn per_step(&self, counted: &Counted, estimate: Option<GarbageEstimate>) -> Option<PerStep> {
+        let (mean, constant) = self.ticks.as_ref()?.per_step(&counted.series)?;
+        let estimate = estimate?;
+        let times = ratio(estimate.count, counted.total())?;
+        Some(PerStep { basis: estimate.basis, mean: mean * times, constant })
+    }
+}

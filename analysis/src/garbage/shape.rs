@@ -1,0 +1,149 @@
+//! What kind of cycle a signature is, and the line that it names. The words of its remedy are the
+//! caller's.
+
+use crate::figure::Location;
+use crate::paths;
+use gctrace_event::ObjectKind;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// One object of a cycle and its reference to the next one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+pub struct GarbageEdge {
+    /// Qualified name of the object's type; empty if unknown.
+    pub type_name: String,
+    /// The function or class that the object belongs to; `null` if none.
+    pub function: Option<String>,
+    /// The file of that code; `null` if none.
+    pub file: Option<String>,
+    /// Its line; `null` if none.
+    pub line: Option<u32>,
+    /// The reference to the next object as Python writes it, for example `.hooks`; `null` if
+    /// unknown.
+    pub name: Option<String>,
+}
+
+impl GarbageEdge {
+    /// An object of this kind, and the name of its reference.
+    pub(crate) fn new(kind: &ObjectKind, name: Option<String>) -> Self {
+        Self {
+            type_name: kind.type_name.clone(),
+            function: kind.function.clone(),
+            file: kind.file.clone(),
+            line: kind.line,
+            name,
+        }
+    }
+}
+
+/// Kinds of cycles, in the order in which they are recognized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CycleShape {
+    /// A class made at run time: it refers to itself by its `__mro__` and by its descriptors.
+    Class,
+    /// An exception that is kept by a frame of its own traceback.
+    Exception,
+    /// A bound method that its own object keeps, for example as a callback.
+    BoundMethod,
+    /// A function that refers to itself by its closure.
+    Closure,
+    /// A generator, a coroutine or a frame that one of its own variables refers to.
+    Frame,
+    /// Instances that refer to each other, for example by a pointer to the parent.
+    Instances,
+    /// Lists, dicts, sets and tuples only.
+    Containers,
+    /// Any other, or of unknown types.
+    Other,
+}
+
+/// Types that hold others and have no attributes of their own.
+const CONTAINERS: [&str; 7] =
+    ["list", "dict", "tuple", "set", "frozenset", "collections.deque", "collections.defaultdict"];
+/// Types of objects that run code.
+const RUNNING: [&str; 4] = ["frame", "generator", "coroutine", "async_generator"];
+/// Types whose instances are classes.
+const CLASSES: [&str; 2] = ["type", "abc.ABCMeta"];
+
+/// The kind of a cycle, by the types of its objects and the names of their references.
+pub(crate) fn shape(edges: &[GarbageEdge]) -> CycleShape {
+    let is = |edge: &GarbageEdge, types: &[&str]| types.contains(&edge.type_name.as_str());
+    let any = |types: &[&str]| edges.iter().any(|edge| is(edge, types));
+    let all = |types: &[&str]| edges.iter().all(|edge| is(edge, types));
+    let named = |name: &str| edges.iter().any(|edge| edge.name.as_deref() == Some(name));
+    let unknown = |edge: &GarbageEdge| {
+        edge.type_name.is_empty() || edge.type_name == gctrace_event::ObjectKind::UNREADABLE
+    };
+    // Instances of a class that refer to it are no cycle: the class refers to itself.
+    if named(".__mro__") || named(".__bases__") || edges.len() <= 3 && any(&CLASSES) {
+        CycleShape::Class
+    } else if any(&["traceback"]) || named(".__traceback__") {
+        CycleShape::Exception
+    } else if any(&["method"]) {
+        CycleShape::BoundMethod
+    } else if any(&RUNNING) {
+        CycleShape::Frame
+    } else if all(&["function", "cell", "tuple"]) && any(&["function"]) {
+        CycleShape::Closure
+    } else if edges.is_empty() || edges.iter().any(unknown) {
+        CycleShape::Other
+    } else if all(&CONTAINERS) {
+        CycleShape::Containers
+    } else if any(&["function", "cell", "builtin_function_or_method"]) {
+        CycleShape::Other
+    } else {
+        CycleShape::Instances
+    }
+}
+
+/// See [`crate::report::GarbageCycle::location`].
+pub(crate) fn location(edges: &[GarbageEdge]) -> Option<Location> {
+    let of = |edge: &GarbageEdge| {
+        let file = edge.file.clone()?;
+        Some(Location {
+            library: paths::is_library(&file),
+            function: edge.function.clone().unwrap_or_default(),
+            line: edge.line,
+            file,
+        })
+    };
+    let mut lines = edges.iter().filter_map(of);
+    let line = lines.clone().find(|location| !location.library);
+    line.or_else(|| lines.next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cycle(objects: &[(&str, &str)]) -> CycleShape {
+        let edge = |(type_name, name): &(&str, &str)| GarbageEdge {
+            type_name: (*type_name).to_owned(),
+            function: None,
+            file: None,
+            line: None,
+            name: (!name.is_empty()).then(|| (*name).to_owned()),
+        };
+        shape(&objects.iter().map(edge).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn shapes_of_the_usual_cycles() {
+        let closure = [("cell", ".cell_contents"), ("function", ".__closure__"), ("tuple", "[]")];
+        assert_eq!(cycle(&closure), CycleShape::Closure);
+        assert_eq!(cycle(&closure[..2]), CycleShape::Closure);
+        let callback = [("__main__.Trainer", ".hooks"), ("list", "[]"), ("method", ".__self__")];
+        assert_eq!(cycle(&callback), CycleShape::BoundMethod);
+        let kept =
+            [("ValueError", ".__traceback__"), ("traceback", ".tb_frame"), ("frame", "error")];
+        assert_eq!(cycle(&kept), CycleShape::Exception);
+        assert_eq!(cycle(&[("type", ".__mro__"), ("tuple", "[]")]), CycleShape::Class);
+        assert_eq!(cycle(&[("generator", ".gi_frame"), ("frame", "me")]), CycleShape::Frame);
+        let tree = [("__main__.Node", ".parent"), ("__main__.Node", ".children"), ("list", "[]")];
+        assert_eq!(cycle(&tree), CycleShape::Instances);
+        assert_eq!(cycle(&[("list", "[]")]), CycleShape::Containers);
+        assert_eq!(cycle(&[("", ""), ("list", "[]")]), CycleShape::Other);
+        assert_eq!(cycle(&[]), CycleShape::Other);
+    }
+}

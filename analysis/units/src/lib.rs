@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(one - most, Ns(0));
         assert_eq!([most, one].into_iter().sum::<Ns>(), most);
         assert_eq!(sum([u64::MAX, 1]), u64::MAX);
-        assert_eq!(sum(&[1, 2]), 3);
+        assert_eq!(sum([1, 2]), 3);
         assert_eq!((duration_ns(2, 5), duration_ns(5, 2)), (3, 0));
     }
 

@@ -438,7 +438,7 @@ fn children_cpu() -> anyhow::Result<Duration> {
 
 fn peak_rss(processes: &[AppliedProcess]) -> Option<u64> {
     let peaks: Option<Vec<u64>> = processes.iter().map(|process| process.peak_rss_bytes).collect();
-    let sum = sum(peaks?.into_iter());
+    let sum = sum(peaks?);
     (sum > 0).then_some(sum)
 }
 

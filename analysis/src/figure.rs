@@ -1,8 +1,9 @@
-//! What figures of all features have in common: what they rest on, counts with times, and places.
+//! What figures of all features have in common: how one is declared, what they rest on, counts with times, and places.
 
-use crate::time::add_to;
+use crate::time::{add_to, sum};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// Types that are serialized as what they display.
 macro_rules! serialized_as_text {
@@ -32,8 +33,9 @@ macro_rules! serialized_as_text {
 pub(crate) use serialized_as_text;
 
 /// What a figure rests on: a measurement, a model, or a change that was not made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, strum::Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Basis {
     /// Read off a clock or a counter.
     Measured,
@@ -101,4 +103,143 @@ pub struct DeviceId {
     pub rank: Option<u32>,
     /// Index of the device in the process.
     pub device: u32,
+}
+
+/// What a figure is counted in, which decides how it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of things, or of things per time; 1 and 0 for yes and no.
+    Count,
+    /// A length of time, in ns.
+    Ns,
+    /// A time of CLOCK_MONOTONIC, in ns.
+    At,
+    /// An amount of memory, in bytes.
+    Bytes,
+    /// A share, 0 to 1.
+    Ratio,
+    /// A share, in millionths.
+    Ppm,
+    /// Times by the classes of [`PAUSE_CLASSES_NS`](crate::live::PAUSE_CLASSES_NS).
+    Classes,
+    /// Nothing: the labels are the figure, its value is 1.
+    Info,
+}
+
+/// How a figure comes about over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// It only grows, and holds when a process has ended.
+    Total,
+    /// It need not grow, and holds when a process has ended: a start, a maximum, a description.
+    Lasting,
+    /// The value of now, which a process that ended has not.
+    Level,
+}
+
+/// The value of a figure, in its [`Unit`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// A value that is never below 0, as most are.
+    Whole(u64),
+    /// A value that may be below 0.
+    Signed(i64),
+    /// A value with a fraction, such as a slope.
+    Real(f64),
+    /// Times by class, and their sum in ns.
+    Durations(&'a [u64], u64),
+}
+
+/// The name of a label, and its value, which a recorded program may control.
+pub type Label<'a> = (&'static str, Cow<'a, str>);
+
+/// A value with the labels that tell it from the others of the same figure.
+pub type LabeledValue<'a> = (Vec<Label<'a>>, Value<'a>);
+
+/// How the value of an `S` is found.
+pub enum Get<S> {
+    /// Its only value, `None` if unknown.
+    One(fn(&S) -> Option<Value<'_>>),
+    /// One for each combination of labels; none if unknown.
+    Each(for<'a> fn(&'a S) -> Vec<LabeledValue<'a>>),
+}
+
+/// A figure of an `S`, for all who show it.
+pub struct Figure<S> {
+    /// Name of the metric, between a prefix and the unit; empty: the prefix alone.
+    pub id: &'static str,
+    /// What its values are counted in.
+    pub unit: Unit,
+    /// How it comes about over time.
+    pub nature: Nature,
+    /// What it rests on. `None` for settings and facts, and where the help contains it.
+    pub basis: Option<Basis>,
+    /// One sentence without a period, quotation marks or backslashes: HELP of the metric, overlay of
+    /// `top`. `{of}` stands for whose figure it is.
+    pub help: &'static str,
+    /// How its values are found in an `S`.
+    pub get: Get<S>,
+    /// Title and width of its column in the table of `top`; an empty title: none.
+    pub column: (&'static str, u16),
+    /// Title and width of its column in the lines of `top --plain`; an empty title: none.
+    pub line: (&'static str, usize),
+}
+
+/// A figure that is a metric and nothing else.
+pub const fn metric<S>(
+    id: &'static str,
+    (unit, nature, basis): (Unit, Nature, Option<Basis>),
+    get: Get<S>,
+    help: &'static str,
+) -> Figure<S> {
+    Figure { id, unit, nature, basis, help, get, column: ("", 0), line: ("", 0) }
+}
+
+impl<S> Figure<S> {
+    /// It has a column in the table of `top`, too.
+    pub(crate) const fn column(self, title: &'static str, width: u16) -> Self {
+        Self { column: (title, width), ..self }
+    }
+
+    /// It has a column in the lines of `top`, too.
+    pub(crate) const fn line(self, title: &'static str, width: usize) -> Self {
+        Self { line: (title, width), ..self }
+    }
+
+    /// All its values for `of`.
+    pub fn values<'a>(&self, of: &'a S) -> Vec<LabeledValue<'a>> {
+        match self.get {
+            Get::One(get) => get(of).into_iter().map(|value| (Vec::new(), value)).collect(),
+            Get::Each(get) => get(of),
+        }
+    }
+
+    /// The sum of its values for `of`, of a figure that is a whole number; `None` if unknown.
+    pub fn whole(&self, of: &S) -> Option<u64> {
+        let values = self.values(of);
+        let whole = |(_, value): &_| if let Value::Whole(whole) = value { *whole } else { 0 };
+        (!values.is_empty()).then(|| sum(values.iter().map(whole)))
+    }
+}
+
+/// A label whose value is a number, in decimal.
+#[must_use]
+pub fn number(name: &'static str, value: u32) -> Label<'static> {
+    (name, Cow::Owned(value.to_string()))
+}
+
+/// A label whose value is a text.
+#[must_use]
+pub const fn word<'a>(name: &'static str, value: &'a str) -> Label<'a> {
+    (name, Cow::Borrowed(value))
+}
+
+/// A value with one label.
+pub(crate) fn one<'a>(label: Label<'a>, value: Value<'a>) -> LabeledValue<'a> {
+    (vec![label], value)
+}
+
+/// What has labels only.
+pub(crate) fn info<'a>(labels: impl IntoIterator<Item = Label<'a>>) -> Vec<LabeledValue<'a>> {
+    vec![(labels.into_iter().collect(), Value::Whole(1))]
 }

@@ -46,7 +46,7 @@ mod coverage;
 mod cpu;
 mod cuda;
 mod distribution;
-mod figure;
+pub mod figure;
 mod freeze;
 mod garbage;
 pub mod gpu;

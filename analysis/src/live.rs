@@ -10,6 +10,8 @@
 //! figures of their own time. Totals count every record once, whenever it arrives.
 
 mod device_work;
+#[rustfmt::skip] // A figure is two lines.
+pub mod figure_table;
 mod figures;
 mod garbage;
 mod gpus;
@@ -26,11 +28,12 @@ mod snapshot;
 mod steps;
 
 pub use snapshot::{
-    AutoFigures, CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GENERATIONS,
-    GarbageFigures, GpuBusy, GpuFigures, GpuIdle, HeapObjects, Histogram, KindFigures, KindName,
-    LineFigures, LongPause, Notice, PAUSE_CLASSES_NS, PauseFigures, PressureFigures, ProcessDetail,
-    ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost, SCHEMA, SavedTime, SelectedGarbage,
-    Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
+    AutoFigures, CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GENERATION_NAMES,
+    GENERATIONS, GarbageFigures, GpuBusy, GpuFigures, GpuIdle, HeapObjects, Histogram, KindFigures,
+    KindName, LineFigures, LongPause, Notice, PAUSE_CLASSES_NS, PauseFigures, PauseOutcomes,
+    PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost, SCHEMA,
+    SavedTime, SelectedGarbage, Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
+    ppm,
 };
 
 use crate::time::beyond;

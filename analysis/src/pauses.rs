@@ -95,17 +95,34 @@ pub(crate) fn reason_index(reason: GcReason) -> usize {
     }
 }
 
+/// What some pauses freed, and the longest of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PauseOutcomes {
+    /// Objects found unreachable and freed, over the pauses of `with_collected`.
+    pub collected: u64,
+    /// Unreachable objects that could not be freed, over the pauses with a known number.
+    pub uncollectable: u64,
+    /// Number of pauses with a known number of freed objects.
+    pub with_collected: u64,
+    /// Longest pause of any generation, in ns; 0 without pauses.
+    pub longest_ns: u64,
+}
+
 /// Sums over some pauses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PauseSums {
     /// By reason and generation.
     pub(crate) totals: [[PauseTotal; GENERATIONS]; REASONS.len()],
-    pub(crate) collected: u64,
-    pub(crate) uncollectable: u64,
-    /// Number of pauses that state what they collected.
-    pub(crate) with_collected: u64,
-    /// 0 without pauses.
-    pub(crate) max_ns: u64,
+    pub(crate) outcomes: PauseOutcomes,
+}
+
+impl PauseOutcomes {
+    fn add(&mut self, other: &Self) {
+        add_to(&mut self.collected, other.collected);
+        add_to(&mut self.uncollectable, other.uncollectable);
+        add_to(&mut self.with_collected, other.with_collected);
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+    }
 }
 
 impl PauseSums {
@@ -113,14 +130,12 @@ impl PauseSums {
         let duration_ns = pause.duration_ns();
         let generation = generation_index(pause.generation);
         self.totals[reason_index(pause.reason)][generation].add(duration_ns);
-        if let Some(collected) = pause.collected {
-            self.with_collected += 1;
-            add_to(&mut self.collected, collected);
-        }
-        if let Some(uncollectable) = pause.uncollectable {
-            add_to(&mut self.uncollectable, uncollectable);
-        }
-        self.max_ns = self.max_ns.max(duration_ns);
+        self.outcomes.add(&PauseOutcomes {
+            collected: pause.collected.unwrap_or(0),
+            uncollectable: pause.uncollectable.unwrap_or(0),
+            with_collected: pause.collected.is_some().into(),
+            longest_ns: duration_ns,
+        });
     }
 
     /// Adds the sums of other pauses.
@@ -129,10 +144,7 @@ impl PauseSums {
         for (total, other) in totals.zip(other.totals.iter().flatten()) {
             total.add_all(other);
         }
-        add_to(&mut self.collected, other.collected);
-        add_to(&mut self.uncollectable, other.uncollectable);
-        self.with_collected += other.with_collected;
-        self.max_ns = self.max_ns.max(other.max_ns);
+        self.outcomes.add(&other.outcomes);
     }
 
     pub(crate) fn by_generation(&self) -> [PauseTotal; GENERATIONS] {
@@ -224,10 +236,10 @@ impl PauseTally {
             p99_ns: p99,
             max_ns: self.max_ns(),
             percentile_error_ratio: self.times.error_ratio(),
-            collected: self.sums.collected,
-            uncollectable: self.sums.uncollectable,
+            collected: self.sums.outcomes.collected,
+            uncollectable: self.sums.outcomes.uncollectable,
             freed_nothing: self.freed_nothing,
-            outcome_unknown: self.count() - self.sums.with_collected,
+            outcome_unknown: self.count() - self.sums.outcomes.with_collected,
             cpu: (self.timed.count > 0).then(|| CpuTime {
                 pauses: self.timed.count,
                 pause_ns: self.timed.time_ns,

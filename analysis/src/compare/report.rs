@@ -1,6 +1,7 @@
 //! The comparison as data. Owns the types behind the schema `gctrace.comparison/1`
 //! (docs/report-schema.md).
 
+use crate::figure::{Nature, Unit};
 use crate::report::{Basis, IdleCause, Location, TrainingMark};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -187,6 +188,27 @@ pub enum FigureId {
     HeapGrowth,
     /// Most memory that pymalloc mapped, in bytes.
     Arenas,
+}
+
+impl FigureId {
+    /// Its name in a table, its unit, and whether it is a sum that rates divide. `{generation}`, `{whole}` and `{per}` stand for what is collected and divided by.
+    #[must_use]
+    pub const fn declared(self) -> (&'static str, Unit, Nature) {
+        match self {
+            Self::StepTime => ("step time", Unit::Ns, Nature::Total),
+            Self::StepCpuTime => ("CPU time per step", Unit::Ns, Nature::Total),
+            Self::GcShare => ("GC share of {whole}", Unit::Ratio, Nature::Level),
+            Self::GcCpuTime => ("GC CPU time per {per}", Unit::Ns, Nature::Total),
+            Self::GpuCost => ("GC cost by replay", Unit::Ratio, Nature::Level),
+            Self::Pauses => ("{generation} pauses per {per}", Unit::Count, Nature::Total),
+            Self::PauseTime => ("{generation} time per {per}", Unit::Ns, Nature::Total),
+            Self::Longest => ("longest pause", Unit::Ns, Nature::Lasting),
+            Self::OffCpuShare => ("pauses off CPU", Unit::Ratio, Nature::Level),
+            Self::Objects => ("heap, objects", Unit::Count, Nature::Lasting),
+            Self::HeapGrowth => ("heap growth, /s", Unit::Count, Nature::Level),
+            Self::Arenas => ("arenas of pymalloc", Unit::Bytes, Nature::Lasting),
+        }
+    }
 }
 
 /// A figure before and after the change. The values of a side are means over its runs.

@@ -5,7 +5,7 @@ use super::gpus::LiveGpus;
 use super::live_process::LiveProcess;
 use super::locations::LocationTable;
 use super::ring::{BUCKET_NS, bucket, index};
-use super::snapshot::{ProcessDetail, ProcessEnd, ProcessFigures, TimelineCell};
+use super::snapshot::{ProcessDetail, ProcessEnd, ProcessFigures, TimelineCell, ppm};
 use super::{HISTORY_SECONDS, LINES, garbage};
 
 /// The buckets of an interval: from `from` on before `until`.
@@ -156,10 +156,4 @@ impl LiveProcess {
         }
         cells
     }
-}
-
-/// `part` of `whole` in millionths, `None` where there is no whole.
-pub(super) fn ppm(part: u64, whole: u64) -> Option<u64> {
-    let millionths = (u128::from(part) * 1_000_000).checked_div(u128::from(whole))?;
-    Some(u64::try_from(millionths).unwrap_or(u64::MAX))
 }

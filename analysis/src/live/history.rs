@@ -42,10 +42,7 @@ impl ClassedSums {
             pause_ns: by_generation.map(|total| total.time_ns),
             by_reason: with_pauses.collect(),
             histogram: self.histogram,
-            collected: sums.collected,
-            uncollectable: sums.uncollectable,
-            with_collected: sums.with_collected,
-            longest_ns: sums.max_ns,
+            outcomes: sums.outcomes,
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Figures about gctrace itself: lost records, overhead, and notes for the user; and the times of the
 //! recording as wall-clock time.
 
-use super::figures::ppm;
 use super::locations::first_bytes;
-use super::snapshot::{Notice, RecorderCost};
+use super::snapshot::{Notice, RecorderCost, ppm};
 use crate::time::{after, beyond};
 use gctrace_event::TraceHeader;
 use std::collections::VecDeque;

@@ -10,7 +10,8 @@ pub use garbage::{
     TrendFigures,
 };
 pub use pauses::{
-    CodeLine, CollectionCounts, GENERATIONS, Histogram, LongPause, PAUSE_CLASSES_NS, PauseFigures,
+    CodeLine, CollectionCounts, GENERATION_NAMES, GENERATIONS, Histogram, LongPause,
+    PAUSE_CLASSES_NS, PauseFigures, PauseOutcomes,
 };
 
 use crate::report::{Basis, IdlePart, LatestLayers, PauseTotal, StepSource};
@@ -382,6 +383,24 @@ pub struct ProcessFigures {
     pub resident_bytes: Option<u64>,
     /// GPUs that the process uses; empty if none or unknown.
     pub gpus: Vec<ProcessGpu>,
+}
+
+impl ProcessFigures {
+    /// Part of the windows of all GPUs of the process, as CUPTI reported it, in ppm; `None` without
+    /// a window.
+    #[must_use]
+    pub fn window_ppm(&self, part: fn(&GpuBusy) -> u64) -> Option<u64> {
+        let exact = self.gpus.iter().filter_map(|gpu| gpu.busy);
+        let parts = exact.clone().map(|exact| part(&exact)).sum();
+        ppm(parts, exact.map(|exact| exact.window_ns).sum())
+    }
+}
+
+/// `part` of `whole` in millionths, `None` where there is no whole.
+#[must_use]
+pub fn ppm(part: u64, whole: u64) -> Option<u64> {
+    let millionths = (u128::from(part) * 1_000_000).checked_div(u128::from(whole))?;
+    Some(u64::try_from(millionths).unwrap_or(u64::MAX))
 }
 
 /// What `gctrace auto` does in a process, and what that saves.

@@ -363,7 +363,7 @@ fn live_figures_are_those_of_the_report() {
     for (name, objects) in figures.objects.iter().filter(|object| object.0 != "other") {
         assert_eq!(*objects, by_type(name), "{name}");
     }
-    assert_eq!(figures.collected, process.collections.collected);
+    assert_eq!(figures.collected, process.collections.outcomes.collected);
     assert_eq!(
         reported.examined_ratio.unwrap() * figures.collected as f64,
         figures.examined_collected as f64

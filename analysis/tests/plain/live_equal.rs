@@ -124,10 +124,10 @@ fn compare(recording: &Recording) -> Compared {
     assert_eq!(totals.pauses.iter().sum::<u64>(), pauses.count);
     assert_eq!(totals.pause_ns.iter().sum::<u64>(), pauses.time_ns);
     assert_eq!(totals.histogram.iter().flatten().sum::<u64>(), pauses.count);
-    assert_eq!(totals.collected, pauses.collected);
-    assert_eq!(totals.uncollectable, pauses.uncollectable);
-    assert_eq!(totals.with_collected, pauses.count - pauses.outcome_unknown);
-    assert_eq!(Some(totals.longest_ns), pauses.max_ns);
+    assert_eq!(totals.outcomes.collected, pauses.collected);
+    assert_eq!(totals.outcomes.uncollectable, pauses.uncollectable);
+    assert_eq!(totals.outcomes.with_collected, pauses.count - pauses.outcome_unknown);
+    assert_eq!(Some(totals.outcomes.longest_ns), pauses.max_ns);
     let mut compared = [0; 4];
     for process in &report.processes {
         let (figures, detail) = &lived.processes[&process.pid];
@@ -163,8 +163,8 @@ fn same_process(process: &ProcessReport, figures: &ProcessFigures) {
         let time_ns = value.iter().map(|sum| sum.time_ns).sum();
         assert_eq!(*effort, PauseTotal { count, time_ns });
     }
-    assert_eq!(collections.collected, process.pauses.collected);
-    assert_eq!(Some(collections.longest_ns), process.pauses.max_ns);
+    assert_eq!(collections.outcomes.collected, process.pauses.collected);
+    assert_eq!(Some(collections.outcomes.longest_ns), process.pauses.max_ns);
     assert_eq!(figures.worst.map(|worst| worst.duration_ns), process.pauses.max_ns);
     assert_eq!(figures.paused_ns, process.paused_ns);
     assert_eq!(figures.rank, process.rank);

@@ -2,6 +2,7 @@
 
 use super::values;
 use gctrace_analysis::compare::FigureId;
+use gctrace_analysis::figure::Unit;
 use std::time::Duration;
 
 /// A limit that a report must not exceed, such as `gc_share>2%`.
@@ -71,7 +72,8 @@ pub(super) fn change_limit(text: &str) -> Result<ChangeLimit, String> {
     let (name, most) = (name.trim(), most.trim());
     let limited = LIMITED.into_iter().find(|(limited, _)| *limited == name);
     let (name, figure) = limited.ok_or_else(|| CHANGE_FORMS.to_owned())?;
-    let is_share = matches!(figure, FigureId::GcShare | FigureId::GpuCost);
+    let (_, unit, _) = figure.declared();
+    let is_share = unit == Unit::Ratio;
     let most = match (most.strip_prefix('+'), is_share) {
         (Some(points), true) => Increase::Points(increase(points)?),
         (None, true) => {

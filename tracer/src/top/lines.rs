@@ -6,6 +6,7 @@ use crate::print::clean;
 use crate::record::lost_events;
 use crate::text::OrDash as _;
 use crate::top::view::text;
+use gctrace_analysis::live::figure_table::{LAST, LONGEST, SHARE};
 use gctrace_analysis::live::{LineFigures, ProcessFigures, Snapshot};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -27,14 +28,14 @@ const FIGURES: [LineFigure; 10] = [
     ("proc", 4, |snapshot, _| Some((snapshot.totals.processes - snapshot.totals.ended).to_string())),
     ("GC ms/s", 7, |snapshot, _|
         Some(number(snapshot.totals.interval_pause_ns as f64 / 1e6 / seconds(snapshot)))),
-    ("share", 5, |_, process| Some(percent(process?.share_ppm))),
+    (SHARE.line.0, SHARE.line.1, |_, process| Some(percent(SHARE.whole(process?)?))),
     ("gen0/1/2 per s", 14, |snapshot, _| {
         let [young, middle, old, _] = snapshot.totals.interval_pauses;
         let rate = |count| text::short_rate(count as f64 / seconds(snapshot));
         Some([young, middle, old].map(rate).join("/"))
     }),
-    ("last", 6, |_, process| Some(time(process?.last?.duration_ns))),
-    ("worst", 6, |_, process| Some(time(process?.worst?.duration_ns))),
+    (LAST.line.0, LAST.line.1, |_, process| Some(time(LAST.whole(process?)?))),
+    (LONGEST.line.0, LONGEST.line.1, |_, process| Some(time(LONGEST.whole(&process?.collections)?))),
     ("GPU", 4, |snapshot, process| gpu(snapshot, process?)),
     ("lost", 4, |snapshot, _| Some(lost_events(&snapshot.recorder.lost).to_string())),
     ("own", 5, |snapshot, _| snapshot.recorder.cpu_ppm.map(percent)),
@@ -192,8 +193,8 @@ impl JsonOutput {
 mod tests {
     use super::*;
     use gctrace_analysis::live::{
-        CodeLine, GpuBusy, GpuFigures, LongPause, PauseFigures, ProcessDetail, ProcessEnd,
-        ProcessGpu,
+        CodeLine, CollectionCounts, GpuBusy, GpuFigures, LongPause, PauseFigures, PauseOutcomes,
+        ProcessDetail, ProcessEnd, ProcessGpu,
     };
     use gctrace_analysis::report::PauseTotal;
     use gctrace_event::GcReason;
@@ -207,7 +208,10 @@ mod tests {
             share_ppm: 123_456,
             interval_pause_ns: pause_ns,
             last: Some(pause(1_234_567)),
-            worst: Some(pause(123_456_789)),
+            collections: CollectionCounts {
+                outcomes: PauseOutcomes { longest_ns: 123_456_789, ..Default::default() },
+                ..CollectionCounts::default()
+            },
             ..ProcessFigures::default()
         }
     }

@@ -2,7 +2,8 @@
 //! [`gctrace_event::Pause`], as [`crate::report::WorstPause`] is; here unknown members are absent,
 //! there they are `null`.
 
-pub use crate::pauses::GENERATIONS;
+use crate::figure::{LabeledValue, Value, word};
+pub use crate::pauses::{GENERATIONS, PauseOutcomes};
 use crate::report::PauseTotal;
 use gctrace_event::GcReason;
 use schemars::JsonSchema;
@@ -36,6 +37,9 @@ pub const PAUSE_CLASSES_NS: [u64; 19] = [
 /// Number of pauses by [`PAUSE_CLASSES_NS`]; the last class counts those above all bounds.
 pub type Histogram = [u64; PAUSE_CLASSES_NS.len() + 1];
 
+/// Names of the generations, in the order of [`GENERATIONS`].
+pub const GENERATION_NAMES: [&str; GENERATIONS] = ["0", "1", "2", "unknown"];
+
 /// Counts of collections since the start of the recording. Arrays are by generation: 0, 1, 2,
 /// unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -51,14 +55,29 @@ pub struct CollectionCounts {
     /// 1, 2.5, 5, 10, 25, 50, 100, 250, 500 ms, 1, 2.5, 5 and 10 s; the last one counts longer
     /// pauses.
     pub histogram: [Histogram; GENERATIONS],
-    /// Objects found unreachable and freed, over the pauses of `with_collected`.
-    pub collected: u64,
-    /// Unreachable objects that could not be freed, over the pauses with a known number.
-    pub uncollectable: u64,
-    /// Number of pauses with a known number of freed objects.
-    pub with_collected: u64,
-    /// Longest pause of any generation, in ns; 0 without pauses.
-    pub longest_ns: u64,
+    /// What they freed, and the longest.
+    #[serde(flatten)]
+    pub outcomes: PauseOutcomes,
+}
+
+impl CollectionCounts {
+    /// Pauses by generation and reason. `rate()` misses the first increase of a counter that appears
+    /// with it, so series of the usual reason always exist, for three generations.
+    pub(crate) fn by_reason(&self, value: fn(&PauseTotal) -> u64) -> Vec<LabeledValue<'_>> {
+        let mut reasons = self.by_reason.clone();
+        // The reason of most collections.
+        reasons.entry(GcReason::Automatic).or_default();
+        let mut values = Vec::new();
+        for (reason, generations) in reasons {
+            for (name, pauses) in GENERATION_NAMES.into_iter().zip(generations) {
+                if name != "unknown" || pauses.count > 0 {
+                    let labels = vec![word("generation", name), word("reason", reason.into())];
+                    values.push((labels, Value::Whole(value(&pauses))));
+                }
+            }
+        }
+        values
+    }
 }
 
 /// End, length and generation of one pause.

@@ -2,10 +2,10 @@
 
 use crate::top::live_handle::LiveHandle;
 use crate::top::metrics::access::without_arguments;
-use crate::top::metrics::collect::MetricValue::{Durations, Real, Signed, Whole};
-use crate::top::metrics::collect::{MetricValue, MetricsFigures, in_seconds};
+use crate::top::metrics::collect::{MetricsFigures, in_seconds};
 use crate::top::metrics::families::{FAMILIES, MetricFamily};
-use gctrace_analysis::live::{GpuBusy, Histogram, PAUSE_CLASSES_NS, Snapshot};
+use gctrace_analysis::figure::Value::{self, Durations, Real, Signed, Whole};
+use gctrace_analysis::live::{GpuBusy, PAUSE_CLASSES_NS, Snapshot};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue,
@@ -74,13 +74,13 @@ pub(super) fn open_metrics(snapshot: Snapshot) -> Result<String, std::fmt::Error
 
 impl Collector for MetricsFigures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        for family in FAMILIES {
+        for family in FAMILIES.iter() {
             let samples = (family.samples)(self);
             if samples.is_empty() {
                 continue;
             }
             let unit = family.unit.map(|unit| Unit::Other(unit.to_owned()));
-            let (name, help) = (family.name, family.help);
+            let (name, help) = (&family.name, &family.help);
             let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), family.kind)?;
             for (labels, value) in samples {
                 if matches!(family.kind, MetricType::Info) {
@@ -99,7 +99,7 @@ impl Collector for MetricsFigures {
 fn write_value(
     sample: &mut MetricEncoder<'_>,
     family: &MetricFamily,
-    value: MetricValue<'_>,
+    value: Value<'_>,
 ) -> Result<(), Error> {
     const NO_EXEMPLAR: Option<&Exemplar<NoLabelSet, f64>> = None;
     if let Durations(classes, time_ns) = value {
@@ -108,35 +108,39 @@ fn write_value(
         return sample.encode_histogram::<NoLabelSet>(in_seconds(time_ns), count, &buckets, None);
     }
     match family.kind {
-        MetricType::Counter => sample.encode_counter(&value, NO_EXEMPLAR),
-        _ => sample.encode_gauge(&value),
+        MetricType::Counter => sample.encode_counter(&Encoded(value), NO_EXEMPLAR),
+        _ => sample.encode_gauge(&Encoded(value)),
     }
 }
 
 /// Upper bound in seconds and count of each bucket.
-fn buckets(classes: &Histogram) -> Vec<(f64, u64)> {
+fn buckets(classes: &[u64]) -> Vec<(f64, u64)> {
     let bounds = PAUSE_CLASSES_NS.iter().map(|bound| in_seconds(*bound));
     bounds.chain([f64::INFINITY]).zip(classes.iter().copied()).collect()
 }
 
-impl EncodeCounterValue for MetricValue<'_> {
+/// A value for the encoder.
+#[derive(Debug)]
+struct Encoded<'a>(Value<'a>);
+
+impl EncodeCounterValue for Encoded<'_> {
     fn encode(&self, encoder: &mut CounterValueEncoder<'_>) -> Result<(), Error> {
-        match self {
-            Whole(value) => EncodeCounterValue::encode(value, encoder),
+        match self.0 {
+            Whole(value) => EncodeCounterValue::encode(&value, encoder),
             // No counter is signed.
             Signed(value) => EncodeCounterValue::encode(&value.unsigned_abs(), encoder),
-            Real(value) => EncodeCounterValue::encode(value, encoder),
+            Real(value) => EncodeCounterValue::encode(&value, encoder),
             Durations(..) => Err(Error),
         }
     }
 }
 
-impl EncodeGaugeValue for MetricValue<'_> {
+impl EncodeGaugeValue for Encoded<'_> {
     fn encode(&self, encoder: &mut GaugeValueEncoder<'_>) -> Result<(), Error> {
-        match self {
-            Whole(value) => EncodeGaugeValue::encode(value, encoder),
-            Signed(value) => EncodeGaugeValue::encode(value, encoder),
-            Real(value) => EncodeGaugeValue::encode(value, encoder),
+        match self.0 {
+            Whole(value) => EncodeGaugeValue::encode(&value, encoder),
+            Signed(value) => EncodeGaugeValue::encode(&value, encoder),
+            Real(value) => EncodeGaugeValue::encode(&value, encoder),
             Durations(..) => Err(Error),
         }
     }

@@ -35,10 +35,10 @@ fn every_family_is_there_with_its_type_and_unit() {
     else {
         return;
     };
-    for family in families::FAMILIES {
+    for family in families::FAMILIES.iter() {
         let name = match family.unit {
             Some(unit) => format!("{}_{unit}", family.name),
-            None => family.name.to_owned(),
+            None => family.name.clone(),
         };
         let found = page.family(&name);
         assert_eq!(found.kind, family.kind.as_str(), "{name}");
@@ -73,10 +73,10 @@ fn figures_of_all_processes_are_those_of_the_snapshot() {
         }
         assert_eq!(page.bucket(name, generation, f64::INFINITY), count as f64);
     }
-    page.is("gctrace_longest_pause_seconds", &[], all.longest_ns as f64 / 1e9);
-    page.is("gctrace_collected_objects_total", &[], all.collected as f64);
-    page.is("gctrace_uncollectable_objects_total", &[], all.uncollectable as f64);
-    page.is("gctrace_pauses_with_collected_total", &[], all.with_collected as f64);
+    page.is("gctrace_longest_pause_seconds", &[], all.outcomes.longest_ns as f64 / 1e9);
+    page.is("gctrace_collected_objects_total", &[], all.outcomes.collected as f64);
+    page.is("gctrace_uncollectable_objects_total", &[], all.outcomes.uncollectable as f64);
+    page.is("gctrace_pauses_with_collected_total", &[], all.outcomes.with_collected as f64);
     page.is("gctrace_processes", &[], 2.0);
     page.is("gctrace_processes_seen_total", &[], 4.0);
     // 100 s before the snapshot.
@@ -116,9 +116,9 @@ fn figures_of_a_process_are_those_of_the_snapshot() {
     let with = |label| [labels[0], labels[1], label];
     reasons(&page, "gctrace_process_pause", &labels, &process.collections);
     let is = |name: &str, value: f64| page.is(&format!("gctrace_process_{name}"), &labels, value);
-    is("longest_pause_seconds", process.collections.longest_ns as f64 / 1e9);
-    is("collected_objects_total", process.collections.collected as f64);
-    is("uncollectable_objects_total", process.collections.uncollectable as f64);
+    is("longest_pause_seconds", process.collections.outcomes.longest_ns as f64 / 1e9);
+    is("collected_objects_total", process.collections.outcomes.collected as f64);
+    is("uncollectable_objects_total", process.collections.outcomes.uncollectable as f64);
     is("paused_seconds_total", 0.033);
     is("gc_enabled", 1.0);
     is("net_containers_per_second", 123_456.0);
@@ -212,7 +212,8 @@ fn one_process_for_each_id_and_no_more_than_so_many() {
     for pid in [5, 5, 6, 5] {
         let mut process = example().processes[0].clone();
         process.pid = pid;
-        process.collections.longest_ns = 1 + u64::try_from(snapshot.processes.len()).unwrap();
+        process.collections.outcomes.longest_ns =
+            1 + u64::try_from(snapshot.processes.len()).unwrap();
         snapshot.processes.push(process);
     }
     let page = open_metrics(snapshot).unwrap();

@@ -2,34 +2,12 @@
 
 use super::{text, theme};
 use crate::text::OrDash as _;
-use gctrace_analysis::live::{GENERATIONS, GpuBusy, ProcessFigures, Snapshot};
+use gctrace_analysis::figure::{Figure, Unit};
+use gctrace_analysis::live::figure_table::{
+    GPU_MEMORY, LAST, LONGEST, NET_CONTAINERS, OVERLAP, PAUSE_TIME, RESIDENT, SHARE,
+};
+use gctrace_analysis::live::{GENERATIONS, ProcessFigures, Snapshot, ppm};
 use ratatui::style::Style;
-
-/// A column of the table of processes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Column {
-    Rank,
-    Pid,
-    /// Sorted by at first.
-    #[default]
-    Rate,
-    History,
-    Share,
-    Pauses,
-    ByGeneration,
-    Last,
-    Worst,
-    Heap,
-    Busy,
-    GpuMemory,
-    Overlap,
-    Resident,
-    Pressure,
-    Device,
-    Interpreter,
-    Total,
-    Command,
-}
 
 /// A column as it is shown.
 pub(crate) struct ColumnDef {
@@ -38,8 +16,8 @@ pub(crate) struct ColumnDef {
     pub(crate) title: &'static str,
     /// Width in terminal cells; the history and the command may be wider.
     width: u16,
-    /// Description for the help, at most 62 characters.
-    pub(crate) meaning: &'static str,
+    /// Description for the help, at most 62 characters; `{of}` stands for the process.
+    meaning: &'static str,
     /// The cell of a process; `None` if unknown. `processes.rs` draws the history.
     cell: fn(&ProcessFigures, &Snapshot) -> Option<String>,
     /// The figure that rows are sorted by; unknown values sort below all others. `rows.rs` compares
@@ -47,86 +25,87 @@ pub(crate) struct ColumnDef {
     pub(crate) figure: fn(&ProcessFigures, &Snapshot) -> Option<u64>,
 }
 
-/// All columns, from left to right, in the order of [`Column`].
-#[rustfmt::skip]
-pub(crate) const COLUMNS: [ColumnDef; 19] = [
-    ColumnDef { column: Column::Rank, title: "RANK", width: 4,
-        meaning: "rank in a distributed job",
-        cell: |process, _| process.rank.map(|rank| rank.to_string()),
-        figure: running_pause_ns },
-    ColumnDef { column: Column::Pid, title: "PID", width: 7,
-        meaning: "process id",
-        cell: |process, _| Some(process.pid.to_string()),
-        figure: running_pause_ns },
-    ColumnDef { column: Column::Rate, title: "GC ms/s", width: 8,
-        meaning: "time in collections, ms per second of the last interval",
-        cell: |process, snapshot| Some(rate(process, snapshot)),
-        figure: running_pause_ns },
-    ColumnDef { column: Column::History, title: "LAST MIN", width: HISTORY,
-        meaning: "GC ms/s over the last minute; steps: >0 1 5 10 20 50 100 250",
-        cell: |_, _| None,
-        figure: running_pause_ns },
-    ColumnDef { column: Column::Share, title: "SHARE%", width: 7,
-        meaning: "share of wall time in collections, since first seen",
-        cell: |process, _| Some(text::percent(process.share_ppm)),
-        figure: |process, _| Some(process.share_ppm) },
-    ColumnDef { column: Column::Pauses, title: "GC/s", width: 6,
-        meaning: "collections per second",
-        cell: |process, snapshot| Some(text::rate(per_second(interval_pauses(process), snapshot))),
-        figure: |process, _| Some(interval_pauses(process)) },
-    ColumnDef { column: Column::ByGeneration, title: "GEN0 GEN1 GEN2", width: 14,
-        meaning: "collections per second by generation (4th: unknown)",
-        cell: |process, snapshot| Some(by_generation(process, snapshot)),
-        figure: |process, _| Some(interval_pauses(process)) },
-    ColumnDef { column: Column::Last, title: "LAST", width: 7,
-        meaning: "length of the last collection",
-        cell: |process, _| process.last.map(|last| text::brief(last.duration_ns)),
-        figure: |process, _| Some(process.last?.duration_ns) },
-    ColumnDef { column: Column::Worst, title: "WORST", width: 7,
-        meaning: "length of the longest collection",
-        cell: |process, _| process.worst.map(|worst| text::brief(worst.duration_ns)),
-        figure: |process, _| Some(process.worst?.duration_ns) },
-    ColumnDef { column: Column::Heap, title: "OBJECTS", width: 7,
-        meaning: "objects that the collector tracks; >: oldest generation only",
-        cell: |process, _| heap(process),
-        figure: |process, _| Some(process.heap_objects?.count) },
-    ColumnDef { column: Column::Busy, title: "GPU%", width: 4,
-        meaning: "GPU busy time; ~: utilization sampled by NVML",
-        cell: busy,
-        figure: busy_percent },
-    ColumnDef { column: Column::GpuMemory, title: "GPUMEM", width: 6,
-        meaning: "GPU memory of the process (NVML)",
-        cell: |process, _| gpu_memory(process).map(text::memory),
-        figure: |process, _| gpu_memory(process) },
-    ColumnDef { column: Column::Overlap, title: "OVERLAP%", width: 8,
-        meaning: "GPU idle time during collections: overlap, not cause",
-        cell: |process, _| overlap_ppm(process).map(text::percent),
-        figure: |process, _| overlap_ppm(process) },
-    ColumnDef { column: Column::Resident, title: "RSS", width: 6,
-        meaning: "resident memory",
-        cell: |process, _| process.resident_bytes.map(text::memory),
-        figure: |process, _| process.resident_bytes },
-    ColumnDef { column: Column::Pressure, title: "~NET/s", width: 7,
-        meaning: "net containers per second; inferred from collections",
-        cell: |process, _| net_containers_per_second(process).map(text::brief_count),
-        figure: |process, _| net_containers_per_second(process) },
-    ColumnDef { column: Column::Device, title: "GPU", width: 5,
-        meaning: "GPUs in use; c: CUDA index in the process",
-        cell: |process, _| devices(process),
-        figure: running_pause_ns },
-    ColumnDef { column: Column::Interpreter, title: "PYTHON", width: 8,
-        meaning: "CPython version",
-        cell: |process, _| (!process.interpreter.is_empty()).then(|| text::clean(&process.interpreter)),
-        figure: running_pause_ns },
-    ColumnDef { column: Column::Total, title: "GC TIME", width: 7,
-        meaning: "time in collections, since first seen",
-        cell: |process, _| Some(text::brief(total_ns(process))),
-        figure: |process, _| Some(total_ns(process)) },
-    ColumnDef { column: Column::Command, title: "COMMAND", width: COMMAND,
-        meaning: "command line without interpreter and directories",
-        cell: |process, _| Some(command(process)),
-        figure: running_pause_ns },
-];
+/// A column by its title, width, meaning, cell and figure; or by the figure that `analysis` declares, and
+/// the part of a process that has it.
+macro_rules! column {
+    ($column:ident { $title:expr, $width:expr, $meaning:expr, $cell:expr, $figure:expr }) => {
+        ColumnDef {
+            column: Column::$column,
+            title: $title,
+            width: $width,
+            meaning: $meaning,
+            cell: $cell,
+            figure: $figure,
+        }
+    };
+    ($column:ident { $declared:ident $(, $part:ident)? }) => {
+        column!($column {
+            $declared.column.0,
+            $declared.column.1,
+            $declared.help,
+            |process, _| cell_of(&$declared, &process$(.$part)?),
+            |process, _| $declared.whole(&process$(.$part)?)
+        })
+    };
+}
+
+macro_rules! columns {
+    ($($(#[$default:meta])? $column:ident $how:tt)*) => {
+        /// A column of the table of processes.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(crate) enum Column { $($(#[$default])? $column),* }
+
+        /// All columns, in the order of [`Column`].
+        pub(crate) const COLUMNS: [ColumnDef; [$(Column::$column),*].len()] =
+            [$(column!($column $how)),*];
+    };
+}
+
+// From left to right; rows are sorted by the default at first.
+columns! {
+    Rank { "RANK", 4, "rank in a distributed job",
+        |process, _| process.rank.map(|rank| rank.to_string()),
+        running_pause_ns }
+    Pid { "PID", 7, "process id",
+        |process, _| Some(process.pid.to_string()),
+        running_pause_ns }
+    #[default]
+    Rate { "GC ms/s", 8, "time in collections, ms per second of the last interval",
+        |process, snapshot| Some(rate(process, snapshot)),
+        running_pause_ns }
+    History { "LAST MIN", HISTORY, "GC ms/s over the last minute; steps: >0 1 5 10 20 50 100 250",
+        |_, _| None,
+        running_pause_ns }
+    Share { SHARE }
+    Pauses { "GC/s", 6, "collections per second",
+        |process, snapshot| Some(text::rate(per_second(interval_pauses(process), snapshot))),
+        |process, _| Some(interval_pauses(process)) }
+    ByGeneration { "GEN0 GEN1 GEN2", 14, "collections per second by generation (4th: unknown)",
+        |process, snapshot| Some(by_generation(process, snapshot)),
+        |process, _| Some(interval_pauses(process)) }
+    Last { LAST }
+    Worst { LONGEST, collections }
+    Heap { "OBJECTS", 7, "objects that the collector tracks; >: oldest generation only",
+        |process, _| heap(process),
+        |process, _| Some(process.heap_objects?.count) }
+    Busy { "GPU%", 4, "GPU busy time; ~: utilization sampled by NVML",
+        busy,
+        busy_percent }
+    GpuMemory { GPU_MEMORY }
+    Overlap { OVERLAP }
+    Resident { RESIDENT }
+    Pressure { NET_CONTAINERS }
+    Device { "GPU", 5, "GPUs in use; c: CUDA index in the process",
+        |process, _| devices(process),
+        running_pause_ns }
+    Interpreter { "PYTHON", 8, "CPython version",
+        |process, _| (!process.interpreter.is_empty()).then(|| text::clean(&process.interpreter)),
+        running_pause_ns }
+    Total { PAUSE_TIME, collections }
+    Command { "COMMAND", COMMAND, "command line without interpreter and directories",
+        |process, _| Some(command(process)),
+        running_pause_ns }
+}
 
 /// Columns in the order in which they get room; all of these fit a screen of 80 columns.
 const BASE: [Column; 9] = [
@@ -174,12 +153,22 @@ pub(crate) struct ColumnPosition {
     pub(crate) width: u16,
 }
 
+impl ColumnDef {
+    /// Its description as a part of a sentence.
+    pub(crate) fn meaning(&self) -> String {
+        let meaning = self.meaning.replace("{of}", "the process");
+        let is_word = meaning.chars().nth(1).is_some_and(|second| !second.is_uppercase());
+        match meaning.split_at_checked(1) {
+            Some((first, rest)) if is_word => first.to_lowercase() + rest,
+            _ => meaning,
+        }
+    }
+}
+
 impl Column {
     /// The definition of this column.
     pub(crate) fn def(self) -> &'static ColumnDef {
-        let def = &COLUMNS[self as usize];
-        debug_assert_eq!(def.column, self, "invariant: COLUMNS has the order of Column");
-        def
+        &COLUMNS[self as usize]
     }
 
     /// Whether cells are left-aligned: text and the history; figures are right-aligned.
@@ -205,7 +194,7 @@ impl Column {
             Self::Device | Self::GpuMemory => any(|process| !process.gpus.is_empty()),
             Self::Busy => any(|process| !process.gpus.is_empty()) || !snapshot.gpus.is_empty(),
             Self::Overlap => any(|process| process.gpus.iter().any(|gpu| gpu.busy.is_some())),
-            Self::Pressure => any(|process| net_containers_per_second(process).is_some()),
+            Self::Pressure => any(|process| NET_CONTAINERS.whole(process).is_some()),
             Self::Interpreter => any(|process| !process.interpreter.is_empty()),
             _ => true,
         }
@@ -293,6 +282,17 @@ pub(crate) fn cell(
     (text.or_dash(), style)
 }
 
+/// The cell of a figure, by its unit.
+fn cell_of<S>(figure: &Figure<S>, of: &S) -> Option<String> {
+    let whole = figure.whole(of)?;
+    Some(match figure.unit {
+        Unit::Ns | Unit::At => text::brief(whole),
+        Unit::Bytes => text::memory(whole),
+        Unit::Ppm => text::percent(whole),
+        Unit::Count | Unit::Ratio | Unit::Classes | Unit::Info => text::brief_count(whole),
+    })
+}
+
 /// Share of the interval in pauses, in ppm.
 pub(crate) fn interval_ppm(process: &ProcessFigures, snapshot: &Snapshot) -> u64 {
     // No interval has passed before the first snapshot.
@@ -340,7 +340,7 @@ fn heap(process: &ProcessFigures) -> Option<String> {
 /// Percentage of the window in which any GPU operation of the process ran, or else NVML's
 /// utilization.
 fn busy(process: &ProcessFigures, snapshot: &Snapshot) -> Option<String> {
-    if let Some(ppm) = window_ppm(process, |exact| exact.busy_ns) {
+    if let Some(ppm) = process.window_ppm(|exact| exact.busy_ns) {
         return Some(((ppm + 5_000) / 10_000).to_string());
     }
     let sampled = process.gpus.iter().filter_map(|gpu| {
@@ -349,31 +349,6 @@ fn busy(process: &ProcessFigures, snapshot: &Snapshot) -> Option<String> {
         figures.utilization_percent
     });
     sampled.max().map(|percent| format!("~{percent}"))
-}
-
-/// `a` / `b` in ppm; `None` if `b` is 0.
-pub(crate) fn ppm(a: u64, b: u64) -> Option<u64> {
-    let ppm = (u128::from(a) * 1_000_000).checked_div(u128::from(b))?;
-    // The largest number stands for all that are larger; no share is.
-    Some(ppm.try_into().unwrap_or(u64::MAX))
-}
-
-/// Part of the windows of all GPUs of the process, as CUPTI reported it, in ppm.
-fn window_ppm(process: &ProcessFigures, part: fn(&GpuBusy) -> u64) -> Option<u64> {
-    let exact = process.gpus.iter().filter_map(|gpu| gpu.busy);
-    let parts = exact.clone().map(|exact| part(&exact)).sum();
-    ppm(parts, exact.map(|exact| exact.window_ns).sum())
-}
-
-/// Memory of the process on all GPUs, in bytes.
-pub(crate) fn gpu_memory(process: &ProcessFigures) -> Option<u64> {
-    let known = process.gpus.iter().filter_map(|gpu| gpu.memory_bytes);
-    known.reduce(|sum, bytes| sum + bytes)
-}
-
-/// Share of the window in which the GPU was idle while the process was in a pause, in ppm.
-pub(crate) fn overlap_ppm(process: &ProcessFigures) -> Option<u64> {
-    window_ppm(process, |exact| exact.idle_in_gc_ns)
 }
 
 /// GPU busy time, in percent.
@@ -387,11 +362,6 @@ fn running_pause_ns(process: &ProcessFigures, _: &Snapshot) -> Option<u64> {
     process.ended.is_none().then_some(process.interval_pause_ns)
 }
 
-/// Allocation pressure of the last seconds, inferred.
-pub(crate) fn net_containers_per_second(process: &ProcessFigures) -> Option<u64> {
-    process.pressure?.net_containers_per_second
-}
-
 fn devices(process: &ProcessFigures) -> Option<String> {
     let names = process.gpus.iter().map(|gpu| {
         let by_cuda = if gpu.by_nvml { "" } else { "c" };
@@ -399,11 +369,6 @@ fn devices(process: &ProcessFigures) -> Option<String> {
     });
     let names = names.collect::<Vec<_>>().join(",");
     (!names.is_empty()).then_some(names)
-}
-
-/// Time in collections since the process was first seen, in ns.
-pub(crate) fn total_ns(process: &ProcessFigures) -> u64 {
-    process.collections.pause_ns.iter().sum()
 }
 
 fn command(process: &ProcessFigures) -> String {

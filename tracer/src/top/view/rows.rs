@@ -18,24 +18,29 @@ pub(crate) fn rows(snapshot: &Snapshot, sort: SortOrder, filter: &str) -> Vec<us
     let words = words(filter);
     let processes = snapshot.processes.iter().enumerate();
     let chosen = processes.filter(|(_, process)| passes(process, &words));
-    let mut rows: Vec<(usize, &ProcessFigures)> = chosen.collect();
+    let figure = sort.by.def().figure;
+    let mut rows: Vec<(usize, Row<'_>)> =
+        chosen.map(|(index, process)| (index, (process, figure(process, snapshot)))).collect();
     // Stable: equal rows stay in the order of the snapshot.
     rows.sort_by(|(_, a), (_, b)| {
-        let order = compare(sort.by, a, b, snapshot);
+        let order = compare(sort.by, *a, *b);
         if sort.reverse { order.reverse() } else { order }
     });
     rows.into_iter().map(|(index, _)| index).collect()
 }
 
+/// A process and the figure that it is sorted by.
+type Row<'a> = (&'a ProcessFigures, Option<u64>);
+
 /// Compares by a column; the history is sorted like the rate.
-fn compare(by: Column, a: &ProcessFigures, b: &ProcessFigures, snapshot: &Snapshot) -> Ordering {
+fn compare(by: Column, (a, figure): Row<'_>, (b, other): Row<'_>) -> Ordering {
     match by {
         Column::Rank => missing_last(a.rank).cmp(&missing_last(b.rank)),
         Column::Pid => a.pid.cmp(&b.pid),
         Column::Command => a.command.cmp(&b.command),
         Column::Interpreter => a.interpreter.cmp(&b.interpreter),
         Column::Device => device(a).cmp(&device(b)),
-        by => (by.def().figure)(b, snapshot).cmp(&(by.def().figure)(a, snapshot)),
+        _ => other.cmp(&figure),
     }
 }
 

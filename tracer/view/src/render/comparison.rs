@@ -9,6 +9,7 @@ use gctrace_analysis::compare::{
     ComparedRun, Comparison, ComparisonNote, FactChange, FactId, FigureComparison, FigureId,
     IdleComparison, Interval, LineChange, LineComparison, Outcome, RateUnit,
 };
+use gctrace_analysis::figure::{Nature, Unit};
 
 /// Changed facts shown; the others are in the JSON.
 const CHANGES_SHOWN: usize = 8;
@@ -131,11 +132,9 @@ pub(super) fn figures(comparison: &Comparison) -> Vec<Block> {
 /// The change in percent, of shares in points. `None` without one, and for growth, which may be
 /// around 0.
 fn shown_change(figure: &FigureComparison) -> Option<(Interval, &'static str)> {
-    match figure.figure {
-        FigureId::GcShare | FigureId::GpuCost | FigureId::OffCpuShare => {
-            Some((figure.difference?, " pp"))
-        }
-        FigureId::HeapGrowth => None,
+    match figure.figure.declared() {
+        (_, Unit::Ratio, _) => Some((figure.difference?, " pp")),
+        _ if figure.figure == FigureId::HeapGrowth => None,
         _ => Some((figure.change_ratio?, " %")),
     }
 }
@@ -146,43 +145,26 @@ fn interval((change, unit): (Interval, &'static str)) -> Option<String> {
 }
 
 fn figure_name(figure: &FigureComparison, per: RateUnit) -> String {
-    let per = match per {
-        RateUnit::Step => "step",
-        RateUnit::Second => "s",
-        RateUnit::Run => "run",
+    let (per, whole) = match per {
+        RateUnit::Step => ("step", "training"),
+        RateUnit::Second => ("s", "training"),
+        RateUnit::Run => ("run", "the run"),
     };
     let generation = figure
         .generation
         .map_or_else(|| "other".to_owned(), |generation| format!("gen {generation}"));
-    match figure.figure {
-        FigureId::StepTime => "step time".to_owned(),
-        FigureId::StepCpuTime => "CPU time per step".to_owned(),
-        FigureId::GcShare if per == "run" => "GC share of the run".to_owned(),
-        FigureId::GcShare => "GC share of training".to_owned(),
-        FigureId::GcCpuTime => format!("GC CPU time per {per}"),
-        FigureId::GpuCost => "GC cost by replay".to_owned(),
-        FigureId::Pauses => format!("{generation} pauses per {per}"),
-        FigureId::PauseTime => format!("{generation} time per {per}"),
-        FigureId::Longest => "longest pause".to_owned(),
-        FigureId::OffCpuShare => "pauses off CPU".to_owned(),
-        FigureId::Objects => "heap, objects".to_owned(),
-        FigureId::HeapGrowth => "heap growth, /s".to_owned(),
-        FigureId::Arenas => "arenas of pymalloc".to_owned(),
-    }
+    let (name, ..) = figure.figure.declared();
+    name.replace("{generation}", &generation).replace("{whole}", whole).replace("{per}", per)
 }
 
 fn value(figure: FigureId, value: f64) -> String {
-    match figure {
-        FigureId::StepTime
-        | FigureId::StepCpuTime
-        | FigureId::GcCpuTime
-        | FigureId::PauseTime
-        | FigureId::Longest => mean_duration(value),
-        FigureId::GcShare | FigureId::GpuCost | FigureId::OffCpuShare => percent(value),
-        FigureId::Pauses if value == 0.0 => "0".to_owned(),
-        FigureId::Pauses => three_digits(value),
-        FigureId::Objects | FigureId::HeapGrowth => objects(value),
-        FigureId::Arenas => bytes(whole(value)),
+    match figure.declared() {
+        (_, Unit::Ns | Unit::At, _) => mean_duration(value),
+        (_, Unit::Ratio | Unit::Ppm, _) => percent(value),
+        (_, Unit::Bytes, _) => bytes(whole(value)),
+        (_, _, Nature::Total) if value == 0.0 => "0".to_owned(),
+        (_, _, Nature::Total) => three_digits(value),
+        (_, _, Nature::Lasting | Nature::Level) => objects(value),
     }
 }
 

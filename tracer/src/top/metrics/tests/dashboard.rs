@@ -96,7 +96,7 @@ const UPDATE: &str = "GCTRACE_UPDATE_METRICS";
 
 /// The heading of the table of a family in the document.
 fn section(family: &MetricFamily) -> &'static str {
-    match family.name {
+    match family.name.as_str() {
         name if name.starts_with("gctrace_process") && !name.starts_with("gctrace_processes") => {
             "### Per process"
         }
@@ -149,7 +149,7 @@ fn the_tables_of_the_document_are_those_of_the_page() {
     }
     let remedy = format!("{UPDATE}=1 cargo test -p gctrace --bin gctrace metrics::");
     assert!(made == document("metrics.md"), "docs/metrics.md is old: {remedy}");
-    for family in FAMILIES {
+    for family in FAMILIES.iter() {
         assert!(made.contains(&row(family, &figures)), "{} has no table", family.name);
     }
 }

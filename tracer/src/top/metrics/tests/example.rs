@@ -52,10 +52,12 @@ fn recorder() -> RecorderCost {
 /// Different for each `factor`.
 fn collections(factor: u64) -> CollectionCounts {
     let mut made = CollectionCounts {
-        collected: 1000 * factor,
-        uncollectable: 10 * factor,
-        with_collected: 5 * factor,
-        longest_ns: 1_234_567_891 * factor,
+        outcomes: PauseOutcomes {
+            collected: 1000 * factor,
+            uncollectable: 10 * factor,
+            with_collected: 5 * factor,
+            longest_ns: 1_234_567_891 * factor,
+        },
         ..CollectionCounts::default()
     };
     let reasons = [(GcReason::Automatic, 7), (GcReason::Manual, 3), (GcReason::Shutdown, 1)];

@@ -34,7 +34,7 @@ fn lines() -> Vec<Line<'static>> {
     for column in columns::COLUMNS {
         lines.push(Line::from(vec![
             styled(format!("  {:<15}", column.title), theme::key()),
-            plain(column.meaning),
+            plain(column.meaning()),
         ]));
     }
     lines.push(Line::default());

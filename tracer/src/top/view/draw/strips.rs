@@ -2,9 +2,10 @@
 //! idle.
 
 use super::{bar, plain, styled};
-use crate::top::view::{columns, text, theme};
+use crate::top::view::{text, theme};
 use crate::units;
-use gctrace_analysis::live::{ProcessDetail, ProcessFigures, StepFigures, TimelineCell};
+use gctrace_analysis::live::figure_table::OVERLAP;
+use gctrace_analysis::live::{ProcessDetail, ProcessFigures, StepFigures, TimelineCell, ppm};
 use gctrace_analysis::report::{IdleCause, StepSource};
 use ratatui::text::{Line, Span};
 use std::cmp::Reverse;
@@ -107,7 +108,7 @@ fn timeline(process: &ProcessFigures, detail: &ProcessDetail, room: usize) -> Ve
 
 /// Overlap of idle time and GC does not imply cause; `gctrace analyze` determines that.
 fn gpu_words(process: &ProcessFigures, exact: bool) -> String {
-    match columns::overlap_ppm(process) {
+    match OVERLAP.whole(process) {
         Some(ppm) if exact => format!("idle in GC {} % (overlap)", text::percent(ppm)),
         _ if exact => "busy, by CUPTI".to_owned(),
         _ => "sampled by NVML".to_owned(),
@@ -123,7 +124,7 @@ fn idle(process: &ProcessFigures, width: usize) -> Option<Line<'static>> {
     for part in gpus.flat_map(|idle| &idle.causes) {
         *causes.entry(part.cause).or_default() += part.time_ns;
     }
-    let share = |ns: u64| columns::ppm(ns, whole_ns).map_or_else(String::new, text::percent);
+    let share = |ns: u64| ppm(ns, whole_ns).map_or_else(String::new, text::percent);
     let mut largest: Vec<(IdleCause, u64)> = causes.into_iter().collect();
     largest.sort_by_key(|(cause, ns)| (Reverse(*ns), *cause));
     let shown = largest.iter().filter(|(_, ns)| *ns >= whole_ns / WORTH_NAMING);

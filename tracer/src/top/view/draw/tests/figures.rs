@@ -3,8 +3,9 @@
 use gctrace_analysis::live::{
     CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GarbageFigures, GpuBusy, GpuFigures,
     GpuIdle, HeapObjects, KindFigures, KindName, LineFigures, LongPause, Notice, PauseFigures,
-    PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost,
-    SelectedGarbage, Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
+    PauseOutcomes, PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures, ProcessGpu,
+    RecorderCost, SelectedGarbage, Snapshot, SnapshotTotals, StepFigures, TimelineCell,
+    TrendFigures,
 };
 use gctrace_analysis::report::{
     Basis, CycleShape, IdleCause, IdlePart, LatestLayers, LayerReport, LayerTotals, PauseTotal,
@@ -123,8 +124,14 @@ fn collections(scale: u64) -> CollectionCounts {
     let mut collections = CollectionCounts {
         pauses: [20_000, 1_800, 70 * scale, 0],
         pause_ns: [400 * MS * scale, 300 * MS * scale, 2 * SECOND * scale, 0],
+        outcomes: PauseOutcomes { longest_ns: 23 * MS * scale, ..Default::default() },
         ..CollectionCounts::default()
     };
+    let of_all = |index| PauseTotal {
+        count: collections.pauses[index],
+        time_ns: collections.pause_ns[index],
+    };
+    collections.by_reason = [(GcReason::Automatic, std::array::from_fn(of_all))].into();
     for (class, count) in [(1, 200), (2, 9_000), (3, 10_000), (4, 800)] {
         collections.histogram[0][class] = count;
     }

@@ -170,14 +170,13 @@ impl<'a> LiveSetup<'a> {
             RecordTarget::Command(words) => Some(shell_line(words)),
             RecordTarget::Process(_) | RecordTarget::Everything => None,
         };
-        // Set and not empty (no-color.org).
-        let no_color = crate::variables::text("NO_COLOR").is_some();
         ViewConfig {
             interval: self.config.interval,
             iterations: self.config.iterations,
             output: self.output.written().cloned(),
             command,
-            colors: !no_color,
+            // It is shown on a terminal only.
+            colors: print::colors_wanted(true),
         }
     }
 

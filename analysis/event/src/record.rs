@@ -54,7 +54,7 @@ pub use segment::{GenerationTotal, NotKept, OmittedGpuWork, RecordedTotals, Segm
 pub use step::{NamedMarker, StepMark};
 
 use bitcode::{Decode, Encode};
-use kind::{declare, records};
+use kind::{declare, placed, records};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use strum::{AsRefStr, IntoStaticStr, VariantArray};

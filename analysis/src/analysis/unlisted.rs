@@ -61,46 +61,11 @@ impl Analysis {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gctrace_event::Head;
     use gctrace_event::read::{DecodedItem, TraceCompletion};
-    use gctrace_event::{
-        AliveLines, Called, CpuSamples, CudaCall, DeviceMemory, EmptyCache, Garbage, Layers,
-        OffCpu, PauseMemory, Pressure,
-    };
 
-    /// One record of each kind, of one process.
     fn of(pid: u32) -> Vec<Record> {
-        vec![
-            Record::DeviceMemory(DeviceMemory {
-                pid,
-                tid: pid,
-                at_ns: 1,
-                allocated: 1,
-                reserved: 1,
-                bytes: 1,
-                device: 0,
-                device_type: 1,
-            }),
-            Record::PauseMemory(PauseMemory {
-                pid,
-                tid: pid,
-                start_ns: 1,
-                end_ns: 2,
-                device_type: 1,
-                device: 0,
-                freed_bytes: 1,
-                freed_blocks: None,
-            }),
-            Record::EmptyCache(EmptyCache { pid, ..EmptyCache::default() }),
-            Record::CudaCall(CudaCall { pid, function: "cudaFree".into(), ..CudaCall::default() }),
-            Record::Pressure(Pressure { pid, ..Pressure::default() }),
-            Record::Garbage(Garbage { pid, ..Garbage::default() }),
-            Record::Called(Called { pid, ..Called::default() }),
-            Record::CpuSamples(CpuSamples { pid, until_ns: 1, ..CpuSamples::default() }),
-            Record::OffCpu(OffCpu { pid, ..OffCpu::default() }),
-            Record::Layers(Layers { pid, ..Layers::default() }),
-            Record::AliveLines(AliveLines { pid, ..AliveLines::default() }),
-            Record::Pause(Pause { pid, end_ns: 1, ..Pause::default() }),
-        ]
+        Record::each(Head { pid: Some(pid), tid: Some(pid), ..Head::default() })
     }
 
     /// A foreign file may have events of any number of processes.

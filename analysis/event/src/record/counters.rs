@@ -113,7 +113,7 @@ impl Serialize for Counters {
 
 /// Counters of a whole process, all threads, from `since_ns` to `at_ns`. Written when the process
 /// ends and when the recording does; the last one counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct ProcessCounters {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]

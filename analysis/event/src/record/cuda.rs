@@ -186,7 +186,7 @@ impl CudaCall {
 
 /// Launches of one thread into one stream within one millisecond, counted instead of written one by
 /// one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct CudaLaunches {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]
@@ -213,7 +213,7 @@ declare! {
 
 /// Memory of PyTorch's caching allocator on a device. At most one per millisecond and device, and
 /// the last one before and during each pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct DeviceMemory {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]
@@ -248,7 +248,7 @@ declare! {
 
 /// Device memory returned to PyTorch's allocator during a pause: by kernel probes by the collecting thread,
 /// in-process by how much less tensors had when a full collection ended than when it began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct PauseMemory {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]

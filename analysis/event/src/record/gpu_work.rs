@@ -204,7 +204,7 @@ impl GpuSyncKind {
 
 /// An interval that the program, or a library in it, named (`cat` `user_annotation`):
 /// `ProfilerStep#12`, `Optimizer.step#SGD.step`, `nccl:all_reduce`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct Annotation {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
     #[serde(skip)]
@@ -242,7 +242,7 @@ impl Annotation {
 
 /// An interval in which a thread was in a Python function or in an operator, or was held up by the
 /// profiler, as the PyTorch profiler recorded it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct HostCode {
     /// Process id, as written in the trace; `None` of overhead, where the profiler writes -1.
     #[serde(skip)]
@@ -276,9 +276,10 @@ declare! {
 }
 
 /// What an interval of [`HostCode`] is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub enum HostCodeKind {
     /// A Python function, by `file(line): function` ([`HostCode::python`]).
+    #[default]
     Function,
     /// An operator of PyTorch or of a library, by `namespace::name`: `aten::copy_`.
     Operator,

@@ -177,6 +177,13 @@ pub(crate) trait Declared: Sized {
     }
 }
 
+/// An empty record that has this head.
+pub(crate) fn placed<T: Declared + Default>(head: Head) -> T {
+    let mut empty = T::default();
+    empty.place(head);
+    empty
+}
+
 /// A field of a head, known or perhaps not.
 pub(crate) trait HeadField<T> {
     fn get(&self) -> Option<T>;
@@ -337,6 +344,17 @@ macro_rules! records {
                 $((stringify!($hand), concat!($($hdoc),*), <$htype as Declared>::KIND),)*
                 $((stringify!($numbered), concat!($($udoc),*), <$utype as Declared>::KIND),)*
             ];
+
+            /// One record of each kind, in the order of [`Record::KINDS`], empty but for its head: for tests of what
+            /// holds for all kinds.
+            #[must_use]
+            pub fn each(head: Head) -> Vec<Self> {
+                vec![
+                    $(Self::$named(placed(head)),)*
+                    $(Self::$hand(placed(head)),)*
+                    $(Self::$numbered(placed(head)),)*
+                ]
+            }
 
             /// What is declared of its kind.
             #[must_use]

@@ -9,13 +9,14 @@ use serde::Serialize;
 use std::borrow::Cow;
 
 /// What marks a training step.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub enum NamedMarker {
     /// A call of the function that the user named (`--step-function`): its name as given.
     Function(String),
     /// The end of a step of a torch optimizer: its class, for example `SGD`.
     Optimizer(String),
     /// A backward pass: the outermost call of `torch::autograd::Engine::execute` of a thread.
+    #[default]
     Backward,
     /// The next batch of a torch `DataLoader`: the class of the iterator.
     DataLoader(String),
@@ -59,7 +60,7 @@ impl NamedMarker {
 
 /// A mark of a training step: a step lasts from one mark ([`StepMark::at_ns`]) to the next of the
 /// same marker and thread.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct StepMark {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
     #[serde(skip)]

@@ -27,8 +27,8 @@ const HANGS_NS: u64 = 2_000_000_000;
 /// A heap of more objects is worth freezing: a full collection of it takes some 10 ms.
 const LARGE_HEAP: u64 = 200_000;
 
-/// Code that collections run is seen by so many samples, which are that share of those in collections.
-const CALLED_SAMPLES: u64 = 3;
+/// Code that collections run is seen by this share of the samples in them. A single one is enough: a short program has
+/// ten in all, and to disable a collector that frees something costs more than to keep one that frees nothing.
 const CALLED_RATIO: f64 = 0.05;
 /// From CPython 3.13 on `gc_collect_main` calls the functions in `gc.callbacks` itself.
 const CALLBACKS_INSIDE: u32 = 13;
@@ -108,8 +108,7 @@ impl<'a> Facts<'a> {
         let is_finalizer = called.also_outside
             || called.line.function.ends_with("__del__")
             || minor < CALLBACKS_INSIDE;
-        let is_seen = called.samples >= CALLED_SAMPLES && called.ratio >= CALLED_RATIO;
-        (is_finalizer && is_seen).then_some(called)
+        (is_finalizer && called.ratio >= CALLED_RATIO).then_some(called)
     }
 
     /// The same where CPython counts next to nothing else as freed.

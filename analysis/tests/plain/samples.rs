@@ -1,8 +1,10 @@
 //! Samples of what threads execute, in the report.
 
-use gctrace_analysis::report::Report;
+use gctrace_analysis::report::{AdviceId, Report};
 use gctrace_analysis::words::samples::samples_in_short;
-use gctrace_event::{CpuSamples, Frame, OffCpu, OffCpuReason, Process, Record};
+use gctrace_event::{
+    CpuSamples, Frame, Interpreter, OffCpu, OffCpuReason, Pause, Process, ProcessOrigin, Record,
+};
 use test_kit::reports::{MS, START, end, exit, pause, process, report};
 
 /// A process of 10 s without pauses, sampled 100 times a second: 6 s in a library's function that `train.py:41`
@@ -227,4 +229,46 @@ fn the_main_thread_is_that_of_the_judged_process() {
     let of_worker = said(400);
     assert!(of_worker.as_ref().is_some_and(|text| text.contains("process 2")), "{of_worker:?}");
     assert_eq!(said(0), None, "of another process there is none");
+}
+
+/// Collections that free nothing that CPython counts; one of ten samples in them stands on the code of a generator.
+#[test]
+fn one_sample_of_a_finalizer_keeps_the_collector() {
+    let advised = |stack| {
+        let frame = |id, parent, function: &str| {
+            let (function, file) = (function.to_owned(), "/srv/train.py".to_owned());
+            Record::Frame(Frame { id, parent, function, file, line: Some(id) })
+        };
+        let samples = |at_ms, count, stack| {
+            let (at_ns, until_ns) = (START + at_ms * MS, START + (at_ms + 90) * MS);
+            let in_pause = true;
+            let (pid, tid, file, stack) = (1, 1, None, Some(stack));
+            Record::CpuSamples(CpuSamples {
+                pid,
+                tid,
+                at_ns,
+                until_ns,
+                count,
+                file,
+                in_pause,
+                stack,
+            })
+        };
+        let Record::Process(of) = process(1, 0, "generational") else { panic!("a process") };
+        let version = "3.12.1".to_owned();
+        let interpreter = of.interpreter.map(|interpreter| Interpreter { version, ..interpreter });
+        let mut records = vec![
+            Record::Process(Process { interpreter, origin: ProcessOrigin::Launched, ..of }),
+            frame(1, None, "main"),
+            frame(2, Some(1), "run"),
+        ];
+        records.extend((1..50).map(|at| {
+            let (collected, stack) = (Some(0), Some(1));
+            Record::Pause(Pause { collected, stack, ..pause(1, at * 100, at * 100 + 20) })
+        }));
+        records.extend([samples(1_000, 9, 1), samples(2_000, 1, stack), exit(1, 10_000)]);
+        report(records, Some(end(10_000))).advice.iter().map(|advice| advice.id).collect::<Vec<_>>()
+    };
+    assert!(advised(1).contains(&AdviceId::Disable), "{:?}", advised(1));
+    assert!(!advised(2).contains(&AdviceId::Disable), "{:?}", advised(2));
 }

@@ -20,6 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
             let read = code.file_name.len() + code.function_name.len() + code.line_table.len();
             assert!(read <= bytes.len());
         }
-        Some(KernelEvent::Process(_) | KernelEvent::Allocation(_)) | None => {}
+        // Decoding them must not panic.
+        Some(_) | None => {}
     }
 });

@@ -16,7 +16,7 @@ use crate::cleanup::figures::{
 use crate::cuda::CUDA_DEVICE;
 use crate::figure::{Basis, Location};
 use crate::stacks::{MovedNodes, NodeId, StackTree};
-use crate::time::{add_to, duration, sum};
+use crate::time::{add_to, duration_ns, sum};
 use gctrace_event::{CudaCall, DeviceMemory, EmptyCache, GpuApi, Pause, PauseMemory};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -330,7 +330,7 @@ impl CleanupSums {
             let device = all.device_bytes.get(&(collect.tid, collect.start_ns)).copied();
             let device = device.or(all.reports_blocks.then_some(0));
             CleanupSite::of(&mut sites, CleanupCall::Collect, location).add_collect(
-                duration(collect.start_ns, collect.end_ns),
+                duration_ns(collect.start_ns, collect.end_ns),
                 collect.basis,
                 (collect.freed_objects, collect.freed_bytes, device),
             );
@@ -339,7 +339,7 @@ impl CleanupSums {
             let location = call.node.map(|node| tree.own_line(node).clone());
             let gave = call.is_measured.then(|| call.emptied.gave());
             CleanupSite::of(&mut sites, CleanupCall::EmptyCache, location).add_emptied(
-                duration(call.emptied.start_ns, call.emptied.end_ns),
+                duration_ns(call.emptied.start_ns, call.emptied.end_ns),
                 Basis::Measured,
                 gave,
             );
@@ -353,7 +353,7 @@ impl CleanupSums {
             let node = collect.and_then(|collect| collect.node);
             let location = node.map(|node| tree.own_line(node).clone());
             CleanupSite::of(&mut sites, CleanupCall::EmptyCache, location).add_emptied(
-                duration(emptied.start_ns, emptied.end_ns),
+                duration_ns(emptied.start_ns, emptied.end_ns),
                 Basis::Inferred,
                 Some(emptied.gave()),
             );

@@ -4,7 +4,7 @@
 //! The cost of pauses for the GPU is not computed here.
 
 use crate::bounded::ranked;
-use crate::time::{add_to, duration, extend, sum};
+use crate::time::{add_to, duration_ns, extend, sum};
 use gctrace_event::{CudaCall, CudaLaunches, DeviceMemory, PauseMemory, StepMark};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -143,7 +143,7 @@ impl CudaSums {
 
     pub(crate) fn add_step(&mut self, step: &StepMark) {
         self.totals.backward_passes += 1;
-        let length_ns = duration(step.start_ns, step.end_ns);
+        let length_ns = duration_ns(step.start_ns, step.end_ns);
         add_to(&mut self.totals.backward_ns, length_ns);
     }
 

@@ -5,7 +5,7 @@
 
 use crate::figure::Basis;
 use crate::growth::traversed;
-use crate::time::{add_to, duration};
+use crate::time::{add_to, duration_ns};
 use gctrace_event::{GcReason, Pause};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -76,7 +76,7 @@ impl FreezeWatch {
     /// `None` unless a freeze was seen.
     pub(crate) fn report(&self, started_ns: u64) -> Option<AfterFreeze> {
         let after = self.after?;
-        Some(AfterFreeze { after_start_ns: duration(started_ns, after.after_start_ns), ..after })
+        Some(AfterFreeze { after_start_ns: duration_ns(started_ns, after.after_start_ns), ..after })
     }
 }
 

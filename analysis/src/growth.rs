@@ -3,7 +3,7 @@
 use crate::bounded::ThinnedSeries;
 use crate::figure::Basis;
 use crate::regression::Regression;
-use crate::time::{beyond, duration, sum, times};
+use crate::time::{beyond, duration_ns, sum, times};
 use gctrace_event::{GcReason, Pause};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -139,7 +139,7 @@ impl GrowthState {
     pub(crate) fn report(&self, started_ns: u64) -> Option<GrowthReport> {
         let points = self.points.filter(|_| self.regression.count() > 1)?;
         let report = |point: GrowthPoint| GrowthPoint {
-            after_start_ns: duration(started_ns, point.after_start_ns),
+            after_start_ns: duration_ns(started_ns, point.after_start_ns),
             ..point
         };
         let [first, last, largest] = points.map(report);

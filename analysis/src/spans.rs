@@ -7,7 +7,7 @@
 pub mod index;
 
 use self::index::{SmallNumber, ThreadIndex};
-use crate::time::duration;
+use crate::time::duration_ns;
 use gctrace_event::{GcReason, NamedMarker, leb128};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -103,7 +103,7 @@ impl PauseSpan {
     /// Time from start to end, in ns; 0 if the end precedes the start.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        duration(self.start_ns, self.end_ns)
+        duration_ns(self.start_ns, self.end_ns)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::analysis::Analysis;
 use crate::counters::CounterSums;
 use crate::pauses::{PauseTally, REASONS, known_generation};
 use crate::stacks::{RankingLimits, StackRanking};
-use crate::time::{add_to, after, duration, duration_ns, sum};
+use crate::time::{add_to, after, duration_ns, sum};
 use crate::{advice, garbage};
 use gctrace_stats::ratio;
 
@@ -400,7 +400,7 @@ impl Analysis {
 fn runs(traces: &[TraceState]) -> u64 {
     let span = |trace: &TraceState| {
         let start_ns = trace.started_unix_ns()?;
-        let length_ns = duration(trace.started_ns(), trace.last_ns());
+        let length_ns = duration_ns(trace.started_ns(), trace.last_ns());
         Some((start_ns, after(start_ns, length_ns)))
     };
     let mut spans: Vec<(u64, u64)> = traces.iter().filter_map(span).collect();

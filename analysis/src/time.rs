@@ -6,9 +6,7 @@
 pub(crate) mod intervals;
 pub(crate) mod offset;
 
-pub(crate) use gctrace_units::{
-    add_to, after, beyond, duration_ns, duration_ns as duration, sum, times,
-};
+pub(crate) use gctrace_units::{add_to, after, beyond, duration_ns, sum, times};
 
 /// A timestamp, or a difference of two, that much later.
 pub(crate) fn later(at_ns: i64, by_ns: i64) -> i64 {

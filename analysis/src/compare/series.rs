@@ -8,7 +8,7 @@ use crate::phases::{JudgedRun, Phase};
 use crate::report::{PauseTotal, TrainingPart, TrainingSeries};
 use crate::spans::PauseSpan;
 use crate::time::intervals::Intervals;
-use crate::time::{duration, sum};
+use crate::time::{duration_ns, sum};
 use gctrace_event::GcReason;
 use std::num::NonZeroU64;
 
@@ -95,7 +95,7 @@ fn step_parts(timeline: &ProcessTimeline, (start_ns, end_ns): (u64, u64)) -> Vec
     let each = shortest.max(steps.len().div_ceil(MOST_PARTS));
     let part = |steps: &[&StepSpan]| {
         let [first, last] = [steps.first()?, steps.last()?];
-        let lengths = steps.iter().map(|step| duration(step.start_ns, step.end_ns));
+        let lengths = steps.iter().map(|step| duration_ns(step.start_ns, step.end_ns));
         let cpu_ns: Option<Vec<u64>> = steps.iter().map(|step| step.cpu_ns).collect();
         Some(PartSpan {
             steps: steps.len() as u64,
@@ -109,7 +109,7 @@ fn step_parts(timeline: &ProcessTimeline, (start_ns, end_ns): (u64, u64)) -> Vec
 }
 
 fn time_parts((start_ns, end_ns): (u64, u64)) -> Vec<PartSpan> {
-    let each_ns = duration(start_ns, end_ns) / TIME_PARTS;
+    let each_ns = duration_ns(start_ns, end_ns) / TIME_PARTS;
     let part = |index: u64| {
         let from_ns = start_ns + index * each_ns;
         PartSpan {

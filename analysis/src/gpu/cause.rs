@@ -9,7 +9,7 @@ use super::timeline::{PauseIndex, Timeline};
 use crate::figure::{Basis, PauseTotal, serialized_as_text};
 use crate::spans::PauseSpan;
 use crate::time::intervals::Intervals;
-use crate::time::{duration, since, sum};
+use crate::time::{duration_ns, since, sum};
 use gctrace_event::Pause;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -142,7 +142,7 @@ pub(crate) fn of_process(timeline: &Timeline, model: &ReplayModel) -> Option<Cau
     let job = ReplayJob::single(timeline);
     let without = model.replay(&ReplayChange::without_all(&job));
     let attribution = attribute(&job, model, AttributionBudget::for_model(model));
-    let span_ns = duration(start_ns, attribution.end_ns);
+    let span_ns = duration_ns(start_ns, attribution.end_ns);
     let cost_ns = attribution.cost_ns;
     let steps = StepEvidenceReport::collect(timeline, 0, &without);
     Some(CauseReport {

@@ -9,7 +9,7 @@ use super::replays::{JobReplays, run_length_ns};
 use super::summary::GpuWorkReport;
 use crate::figure::PauseTotal;
 use crate::spans::index::Index;
-use crate::time::{after, beyond, duration, times};
+use crate::time::{after, beyond, duration_ns, times};
 use gctrace_event::GcReason;
 use gctrace_stats::ratio;
 use std::collections::{HashMap, HashSet};
@@ -90,7 +90,7 @@ impl WithoutPauses {
         let error_ratio = work.and_then(|work| self.error_ratio(work));
         Some(GpuCost {
             run_ns,
-            cost_ns: duration(without_ns, run_ns),
+            cost_ns: duration_ns(without_ns, run_ns),
             error_ns: error_ratio.map(|part| (part.max(0.0) * self.pauses.time_ns as f64) as u64),
             pauses: self.pauses,
             longest_ns: self.longest_ns,

@@ -15,7 +15,7 @@ use super::replay::{
 use super::timeline::{GpuPart, OpIndex, Timeline};
 use super::{cause, ranks, replay};
 use crate::parallel;
-use crate::time::{add_to, duration, sum};
+use crate::time::{add_to, duration_ns, sum};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -231,7 +231,7 @@ pub(crate) fn run_length_ns(jobs: &[JoinedSkeletons<'_>], scenario: usize) -> u6
     let length_ns = |job: &JoinedSkeletons<'_>| {
         let replay = job.replay(|_| scenario);
         let ends_ns = (0..job.ranks()).map(|rank| replay.end_ns(rank));
-        duration(job.start_ns(), ends_ns.fold(0, u64::max))
+        duration_ns(job.start_ns(), ends_ns.fold(0, u64::max))
     };
     jobs.iter().map(length_ns).fold(0, u64::max)
 }

@@ -15,7 +15,7 @@ use crate::distribution::Distribution;
 use crate::figure::Basis;
 use crate::spans::PauseSpan;
 use crate::time::intervals::Intervals;
-use crate::time::{add_to, duration, sum, times};
+use crate::time::{add_to, duration_ns, sum, times};
 use gctrace_event::Pause;
 use gctrace_stats::ratio;
 use schemars::JsonSchema;
@@ -241,7 +241,7 @@ impl<'a> ProcessStepTable<'a> {
             StepReport {
                 number: span.number,
                 start_ns: span.start_ns,
-                duration_ns: duration(span.start_ns, span.end_ns),
+                duration_ns: duration_ns(span.start_ns, span.end_ns),
                 gc_ns: shows_gc.then_some(gc_ns),
                 full_collections: full.count() as u64,
                 gpu_idle_ns: idle.map(|idle| {
@@ -349,7 +349,7 @@ impl<'a> ProcessStepTable<'a> {
 
 /// Number of steps of the warm-up, of the steps of one thread in order.
 pub(crate) fn warm_up(steps: &[StepSpan]) -> usize {
-    let length_ns = |step: &StepSpan| duration(step.start_ns, step.end_ns);
+    let length_ns = |step: &StepSpan| duration_ns(step.start_ns, step.end_ns);
     let mut lengths: Vec<u64> = steps.iter().map(length_ns).collect();
     let median_ns = gctrace_stats::median_low(&mut lengths).unwrap_or(0);
     let long_ns = times(median_ns, WARM_UP_FACTOR);

@@ -8,7 +8,7 @@ use crate::spans::index::{Index, SmallNumber};
 pub use crate::spans::index::{Thread, ThreadIndex};
 use crate::spans::{PackedPauses, PauseSpan};
 pub use crate::spans::{StepSource, StepSpan};
-use crate::time::{after, beyond, duration, duration_ns};
+use crate::time::{after, beyond, duration_ns};
 use bitcode::{Decode, Encode};
 use gctrace_event::{Collective, GpuOpKind, HostCodeKind};
 use schemars::JsonSchema;
@@ -158,7 +158,7 @@ impl Op {
     /// Time from start to end, in ns; 0 if the end precedes the start.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        duration(self.start_ns, self.end_ns)
+        duration_ns(self.start_ns, self.end_ns)
     }
 }
 
@@ -237,7 +237,7 @@ impl Call {
     /// Time from start to end, in ns; 0 if `timed` is false.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        duration(self.start_ns, self.end_ns)
+        duration_ns(self.start_ns, self.end_ns)
     }
 }
 

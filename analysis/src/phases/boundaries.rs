@@ -120,7 +120,7 @@ impl RunPhases {
         let duration_ns = end_ns - start_ns;
         let paused_ns = paused.length_within(start_ns, end_ns);
         PhaseReport {
-            after_start_ns: time::duration(origin_ns, start_ns),
+            after_start_ns: time::duration_ns(origin_ns, start_ns),
             duration_ns,
             paused_ns,
             paused_cpu_ns: is_known.then_some(cpu_ns),

@@ -8,7 +8,7 @@ use crate::report::{
     Basis, DeletedGeneration, DeletedReport, ExplicitCallsReport, FreedNothingReport, MissingData,
     OmittedGpuReport, OverheadReport, PauseTotal, ProbeReport, ProcessReport,
 };
-use crate::time::{add_to, beyond, duration, duration_ns, sum};
+use crate::time::{add_to, beyond, duration_ns, sum};
 use gctrace_event::{
     ExaminedProcesses, HitCost, OmittedPauses, ProbeCost, ProcessOrigin, Segment, UnseenCollections,
 };
@@ -159,7 +159,7 @@ impl Analysis {
         sum.calls.add_all(&total(omitted.calls));
         let kept = self.timelines.iter().filter(|kept| kept.gpu_part == Some(GpuPart::Kept));
         let known = kept.filter_map(|kept| kept.activity());
-        sum.known_ns = known.map(|(from_ns, until_ns)| duration(from_ns, until_ns)).max();
+        sum.known_ns = known.map(|(from_ns, until_ns)| duration_ns(from_ns, until_ns)).max();
     }
 
     pub(super) fn missing(&self) -> MissingData {

@@ -7,7 +7,7 @@ use super::file::CellValue;
 use super::{Table, TableError, TraceTables};
 use crate::gpu::timeline::{StreamIndex, ThreadIndex, Timeline};
 use crate::spans::index::Index;
-use crate::time::{duration, signed};
+use crate::time::{duration_ns, signed};
 use gctrace_event::{Counter, EventSource, Frame, Garbage, Layers, LayersRemark, Pause};
 use std::io::Write;
 
@@ -188,7 +188,7 @@ impl<W: Write + Send> TraceTables<W> {
                 CellValue::of(step.number),
                 CellValue::Text(step.source.basis()),
                 time(step.start_ns),
-                time(duration(step.start_ns, step.end_ns)),
+                time(duration_ns(step.start_ns, step.end_ns)),
                 CellValue::of(step.cpu_ns),
             ];
             self.row(Table::Steps, &row)?;
@@ -201,7 +201,7 @@ impl<W: Write + Send> TraceTables<W> {
                 tid(span.thread),
                 CellValue::text(timeline.names.text(span.name)),
                 time(span.start_ns),
-                time(duration(span.start_ns, span.end_ns)),
+                time(duration_ns(span.start_ns, span.end_ns)),
             ];
             self.row(Table::Annotations, &row)?;
         }

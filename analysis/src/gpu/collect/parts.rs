@@ -7,7 +7,7 @@ use super::{ProcessBuilder, WorkOfProcess};
 use crate::gpu::timeline::{GpuPart, Timeline};
 use crate::spans::PackedPauses;
 use crate::time::intervals::Intervals;
-use crate::time::{after, duration};
+use crate::time::{after, duration_ns};
 
 /// Between two records of what was counted may be less; nothing follows from so little.
 const SHORTEST_NS: u64 = 100_000_000;
@@ -59,14 +59,14 @@ impl ProcessBuilder {
                 _ => parts.push((start_ns, end_ns)),
             }
         }
-        parts.retain(|(from_ns, until_ns)| duration(*from_ns, *until_ns) >= SHORTEST_NS);
+        parts.retain(|(from_ns, until_ns)| duration_ns(*from_ns, *until_ns) >= SHORTEST_NS);
         let (pauses, _) = self.pauses.unpack();
         let longest_ns = |part: &Window| {
             let first = pauses.partition_point(|pause| pause.start_ns < part.0);
             let of_part = pauses[first..].iter().take_while(|pause| pause.start_ns <= part.1);
             of_part.map(|pause| pause.duration_ns()).max()
         };
-        parts.into_iter().max_by_key(|part| (longest_ns(part), duration(part.0, part.1)))
+        parts.into_iter().max_by_key(|part| (longest_ns(part), duration_ns(part.0, part.1)))
     }
 
     /// What is whole within a part, and pauses that reach into it.

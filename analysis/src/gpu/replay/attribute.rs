@@ -6,7 +6,7 @@ use super::{ReplayChange, ReplayJob, ReplayModel, pauses};
 use crate::gpu::timeline::PauseIndex;
 use crate::spans::PauseSpan;
 use crate::spans::index::Index;
-use crate::time::duration;
+use crate::time::duration_ns;
 use std::ops::Range;
 
 /// Limits of the work of an attribution.
@@ -245,7 +245,7 @@ impl SinglePauseReplay<'_> {
             cost_ns,
             exposed_ns,
             deferred_ns: cost_ns - exposed_ns,
-            hidden_ns: duration(cost_ns, length_ns),
+            hidden_ns: duration_ns(cost_ns, length_ns),
         }
     }
 }

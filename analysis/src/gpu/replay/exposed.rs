@@ -6,7 +6,7 @@ use super::network::NetworkRun;
 use crate::gpu::timeline::{OpIndex, Timeline};
 use crate::spans::PauseSpan;
 use crate::spans::index::Index;
-use crate::time::duration;
+use crate::time::duration_ns;
 use crate::time::intervals::Intervals;
 
 /// The parts of each timeline that are needed around its pauses.
@@ -57,7 +57,7 @@ impl PauseSurroundings {
         let (op_start_ns, _) = layout.op_span(*next);
         let measured = idle(measured, start, layout.on_network(op_start_ns));
         let without = idle(without, start, run.time_of(layout.op(*next).0));
-        duration(without, measured)
+        duration_ns(without, measured)
     }
 }
 

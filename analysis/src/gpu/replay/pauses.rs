@@ -15,7 +15,7 @@ use super::{InsertedPause, ReplayChange};
 use crate::gpu::timeline::{CallIndex, Timeline};
 use crate::spans::PauseSpan;
 use crate::time::intervals::SummedIntervals;
-use crate::time::{duration, later, signed};
+use crate::time::{duration_ns, later, signed};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// By the call that handed over: the edge of each hand-over, and the call that waited for it.
@@ -76,7 +76,7 @@ impl AppliedChange {
             if part.end_ns <= at_ns {
                 part.by_ns
             } else {
-                part.by_ns.max(-signed(duration(part.start_ns, at_ns))).min(0)
+                part.by_ns.max(-signed(duration_ns(part.start_ns, at_ns))).min(0)
             }
         };
         parts.map(until).fold(0, later)
@@ -197,9 +197,9 @@ impl ClaimedTime {
         let claim = self.by_edge.entry(edge).or_default();
         let start_ns = effect.start_ns.max(claim.until_ns).max(from_ns);
         let end_ns = effect.end_ns.min(to_ns);
-        let free_ns = duration(start_ns, end_ns);
+        let free_ns = duration_ns(start_ns, end_ns);
         let length_ns = match claim.max_ns {
-            Some(max_ns) => free_ns.min(duration(claim.sum_ns, max_ns)),
+            Some(max_ns) => free_ns.min(duration_ns(claim.sum_ns, max_ns)),
             None => free_ns,
         };
         if length_ns > 0 {
@@ -296,7 +296,7 @@ impl WaitingThread<'_> {
                 take(self.chain, first, layout, taken, effect);
             }
             if !switched && let Some(usual_ns) = (self.usual_ns)(place) {
-                taken.limit(self.chain.into_start[place], duration(usual_ns, to - from));
+                taken.limit(self.chain.into_start[place], duration_ns(usual_ns, to - from));
             }
             take(self.chain, place, layout, taken, effect);
         }

@@ -7,7 +7,7 @@ use super::pauses::AppliedChange;
 use super::timestamps::TimestampRule;
 use crate::gpu::timeline::{CallIndex, OpIndex, ThreadIndex};
 use crate::time::intervals::Intervals;
-use crate::time::{difference, duration, later};
+use crate::time::{difference, duration_ns, later};
 use std::sync::Arc;
 
 /// Times in nanoseconds on the job's common clock. Its functions panic on timelines, operations,
@@ -82,8 +82,8 @@ impl ReplaySchedule {
         let first = spans.iter().map(|(start, _)| *start).min();
         let last = spans.iter().map(|(_, end)| *end).max();
         let busy_ns = Intervals::from_iter(spans).length_ns();
-        let span_ns = first.zip(last).map(|(first, last)| duration(first, last));
-        span_ns.map_or(0, |span_ns| duration(busy_ns, span_ns))
+        let span_ns = first.zip(last).map(|(first, last)| duration_ns(first, last));
+        span_ns.map_or(0, |span_ns| duration_ns(busy_ns, span_ns))
     }
 
     /// The replayed time of a measured timestamp of a thread, for starts and ends of steps. `at_ns`

@@ -3,7 +3,7 @@
 
 use super::ReplaySchedule;
 use crate::gpu::timeline::{ProcessTimeline, StepSpan, ThreadIndex};
-use crate::time::duration;
+use crate::time::duration_ns;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -54,7 +54,7 @@ impl StepEvidenceReport {
         let steps = paused_steps(timeline).map(|(step, paused)| {
             let start_ns = without.timestamp(index, step.thread, step.start_ns);
             let end_ns = without.timestamp(index, step.thread, step.end_ns);
-            ReplayedStep { paused, without_ns: duration(start_ns, end_ns) }
+            ReplayedStep { paused, without_ns: duration_ns(start_ns, end_ns) }
         });
         Self::of(steps.collect())
     }

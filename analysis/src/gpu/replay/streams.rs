@@ -5,7 +5,7 @@ use super::layout::{ByKind, ReplayLayout};
 use super::network::NetworkBuilder;
 use crate::gpu::timeline::{Call, CallIndex, Op, OpIndex, Timeline};
 use crate::spans::index::Index;
-use crate::time::{after, duration, duration_ns, later, signed};
+use crate::time::{after, duration_ns, later, signed};
 use gctrace_event::HostCodeKind;
 use std::collections::HashMap;
 
@@ -163,7 +163,7 @@ fn held_up(timeline: &Timeline) -> HashMap<CallIndex, i64> {
         if let Some(call) = around.next() {
             let end_ns = code.end_ns.min(timeline.calls[call].end_ns);
             let by_ns = held_up.entry(call).or_default();
-            *by_ns = later(*by_ns, signed(duration(code.start_ns, end_ns)));
+            *by_ns = later(*by_ns, signed(duration_ns(code.start_ns, end_ns)));
         }
     }
     held_up

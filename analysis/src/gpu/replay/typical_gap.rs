@@ -3,7 +3,7 @@
 
 use super::layout::{CallChain, ReplayLayout};
 use crate::gpu::timeline::{CallIndex, NameIndex, Timeline};
-use crate::time::duration;
+use crate::time::duration_ns;
 use crate::time::intervals::SummedIntervals;
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ impl TypicalGap {
         let mut times: HashMap<(NameIndex, NameIndex), Vec<u64>> = HashMap::new();
         for pair in chain.calls.windows(2) {
             let ((_, from), (to, _)) = (layout.call_span(pair[0]), layout.call_span(pair[1]));
-            let length_ns = duration(from, to);
+            let length_ns = duration_ns(from, to);
             if covered.outside(from, to) == length_ns {
                 let times = times.entry(kind(timeline, pair[0], pair[1])).or_default();
                 times.push(length_ns);

@@ -12,7 +12,7 @@ use super::streams::{StreamQueue, TypicalLatency};
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::{CallIndex, EventWait, Op, OpIndex, StreamIndex, Timeline};
 use crate::spans::index::Index;
-use crate::time::duration;
+use crate::time::duration_ns;
 use std::collections::HashMap;
 
 /// An operation, and one of another stream that waits for it.
@@ -49,7 +49,7 @@ pub(super) fn learn(
 /// Whether one operation can have waited for another.
 fn possible(timeline: &Timeline, (source, waiting): WaitingPair) -> bool {
     let (source, waiting) = (&timeline.ops[source], &timeline.ops[waiting]);
-    source.stream != waiting.stream && duration(waiting.start_ns, source.end_ns) <= CLOCK_NS
+    source.stream != waiting.stream && duration_ns(waiting.start_ns, source.end_ns) <= CLOCK_NS
 }
 
 /// The operation whose completion an event marks.
@@ -150,7 +150,7 @@ fn late(timeline: &Timeline, queues: &[StreamQueue], typical: &TypicalLatency) -
             let waiting = &timeline.ops[*index];
             let ready_ns = typical.ready_ns(waiting, stream_free_ns, timeline);
             stream_free_ns = stream_free_ns.max(waiting.end_ns);
-            if duration(ready_ns, waiting.start_ns) >= LATE_NS {
+            if duration_ns(ready_ns, waiting.start_ns) >= LATE_NS {
                 let source = just_before(waiting, &by_end, timeline);
                 waits.extend(source.map(|source| (source, *index)));
             }

@@ -7,7 +7,7 @@ use super::{IdleLabel, NodeKind};
 use crate::gpu::idle::IdleCause;
 use crate::gpu::replay::network::NetworkWait;
 use crate::gpu::timeline::{Call, CallIndex, OpIndex};
-use crate::time::{difference, duration, later, signed, sum};
+use crate::time::{difference, duration_ns, later, signed, sum};
 use gctrace_event::GpuOpKind;
 use std::collections::HashMap;
 
@@ -59,7 +59,7 @@ impl DelayCauses<'_> {
         }
         walked.before = Some(at).filter(|_| left_ns <= start_ns);
         let known_ns = sum(walked.parts.iter().map(|part| part.length_ns));
-        let length_ns = duration(known_ns, length_ns);
+        let length_ns = duration_ns(known_ns, length_ns);
         if length_ns > 0 {
             // The chain begins with something that waited for nothing.
             let (cause, label) = (IdleCause::Unknown, IdleLabel::default());
@@ -226,7 +226,7 @@ impl DelayCauses<'_> {
         let thread = self.timeline.calls[call].thread;
         let shift_ns = difference(to_ns, signed(at_ns));
         let on_network = |time_ns: u64| later(signed(time_ns), shift_ns);
-        self.activity.within(thread, duration(length_ns, at_ns), at_ns, |segment| {
+        self.activity.within(thread, duration_ns(length_ns, at_ns), at_ns, |segment| {
             each(WaitPart {
                 cause: segment.cause,
                 label: segment.label,

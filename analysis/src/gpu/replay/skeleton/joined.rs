@@ -8,7 +8,7 @@ use crate::gpu::replay::network::{
 use crate::gpu::replay::steps::{ReplayedStep, StepEvidenceReport};
 use crate::gpu::replay::{ReplayCollective, last_and_waited};
 use crate::spans::index::Index;
-use crate::time::{difference, duration, sum, timestamp};
+use crate::time::{difference, duration_ns, sum, timestamp};
 
 /// A job that can be replayed, each rank in one of its skeleton's scenarios.
 #[derive(Debug)]
@@ -222,7 +222,7 @@ impl JoinedReplay<'_> {
         let returned_ns = self.mark(rank, stepping.end);
         let finished = stepping.finished.map(|node| self.on_clock(self.time(rank, node)));
         let start_ns = self.mark(rank, stepping.start);
-        Some(duration(start_ns, returned_ns.max(finished.unwrap_or(0))))
+        Some(duration_ns(start_ns, returned_ns.max(finished.unwrap_or(0))))
     }
 
     /// For each collective that the skeletons were joined at, the time that its members waited in it
@@ -243,7 +243,7 @@ impl JoinedReplay<'_> {
         let steps = self.joined.ranks[rank].skeleton.steps.iter();
         let replayed = steps.map(|step| ReplayedStep {
             paused: step.paused,
-            without_ns: duration(self.mark(rank, step.start), self.mark(rank, step.end)),
+            without_ns: duration_ns(self.mark(rank, step.start), self.mark(rank, step.end)),
         });
         StepEvidenceReport::of(replayed.collect())
     }

@@ -19,9 +19,6 @@ pub(super) struct MetricsFigures {
     pub(super) left_out: u64,
 }
 
-/// A sample of a family.
-pub(super) type Sample<'a> = (Vec<Label<'a>>, Value<'a>);
-
 /// What has figures: its labels, whether it still runs, and itself.
 pub(super) type Subject<'a, S> = (Vec<Label<'static>>, bool, &'a S);
 

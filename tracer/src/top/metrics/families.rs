@@ -5,9 +5,9 @@
 //! `gctrace_*` is the sum over all processes, and `process_*`, as usual, describes the exporter:
 //! gctrace.
 
-use super::collect::{MetricsFigures, Sample, Subject};
+use super::collect::{MetricsFigures, Subject};
 use super::labels;
-use gctrace_analysis::figure::{Figure, Get, Nature, Unit, Value, metric, number};
+use gctrace_analysis::figure::{Figure, Get, LabeledValue, Nature, Unit, Value, metric, number};
 use gctrace_analysis::live::figure_table as figures;
 use prometheus_client::metrics::MetricType;
 use std::sync::LazyLock;
@@ -27,7 +27,7 @@ pub(super) struct MetricFamily {
 }
 
 /// Finds the samples of a family.
-type Samples = Box<dyn for<'a> Fn(&'a MetricsFigures) -> Vec<Sample<'a>> + Send + Sync>;
+type Samples = Box<dyn for<'a> Fn(&'a MetricsFigures) -> Vec<LabeledValue<'a>> + Send + Sync>;
 
 /// What no snapshot has.
 const PAGE: &[Figure<MetricsFigures>] = &[metric(
@@ -104,7 +104,7 @@ fn samples<'a, S>(
     page: &'a MetricsFigures,
     figure: &Figure<S>,
     subjects: Vec<Subject<'a, S>>,
-) -> Vec<Sample<'a>> {
+) -> Vec<LabeledValue<'a>> {
     let mut samples = Vec::new();
     for (of, is_running, subject) in subjects {
         if figure.nature == Nature::Level && !is_running {

@@ -162,9 +162,9 @@ pub struct CycleSignature {
     /// Number of the signature.
     pub id: CycleId,
     /// The shortest cycle of a strongly connected component of the garbage, from its smallest label on: each object and
-    /// its reference to the next; the last refers to the first. Dicts of instances are left out: their references are
-    /// those of the instance. A cycle that repeats a part is that part alone, and one of more than 32 objects is cut,
-    /// without the name of its last reference.
+    /// its reference to the next. The last object refers to the first. An instance stands for its dict, too. A cycle
+    /// that repeats a part is written as that part. A cycle of more than 32 objects is cut, and its last reference has
+    /// no name.
     pub edges: Vec<CycleEdge>,
 }
 

@@ -345,8 +345,8 @@ macro_rules! records {
                 $((stringify!($numbered), concat!($($udoc),*), <$utype as Declared>::KIND),)*
             ];
 
-            /// One record of each kind, in the order of [`Record::KINDS`], empty but for its head: for tests of what
-            /// holds for all kinds.
+            /// One record of each kind, in the order of [`Record::KINDS`]: it has this head and nothing else. For tests
+            /// over all kinds.
             #[must_use]
             pub fn each(head: Head) -> Vec<Self> {
                 vec![

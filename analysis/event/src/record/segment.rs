@@ -39,16 +39,16 @@ pub struct RecordedTotals {
     pub generations: Vec<GenerationTotal>,
     /// The pauses that were only counted: no segment ever had them.
     pub omitted: OmittedPauses,
-    /// Times off the CPU; those that were only counted are in them.
+    /// Times off the CPU, including those that were only counted.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub waits: OmittedPauses,
     /// The times off the CPU that were only counted.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub omitted_waits: OmittedPauses,
-    /// Operations on GPUs, and their time there; those that were only counted are in them.
+    /// Operations on GPUs, and their time there, including those that were only counted.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub operations: OmittedPauses,
-    /// Calls of CUDA and NCCL, and the time of threads in them; those that were only counted are in them.
+    /// Calls of CUDA and NCCL, and the time of threads in them, including those that were only counted.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub calls: OmittedPauses,
     /// Events lost, in all places.

@@ -15,7 +15,7 @@ use syn::{
 pub(super) struct DeclaredTypes(Vec<Item>);
 
 impl DeclaredTypes {
-    /// Those of these sources that are written.
+    /// The types in these sources that derive `Serialize`.
     pub(super) fn of(sources: impl IntoIterator<Item = String>) -> Self {
         let files = sources.into_iter().map(|source| syn::parse_file(&source).unwrap());
         Self(files.flat_map(|file| file.items).filter(|item| attributes(item).is_some()).collect())
@@ -43,8 +43,8 @@ impl DeclaredTypes {
         })
     }
 
-    /// A table of the members of a type, then those of types that it contains and no table before has; empty
-    /// for a type without members.
+    /// A table of the type's members. Tables of the types in it follow, unless `done` names them. Empty for a type
+    /// without members.
     pub(super) fn tables(&self, name: &str, done: &mut Vec<String>) -> String {
         let (mut text, mut nested) = (String::new(), Vec::new());
         match self.item(name) {
@@ -79,7 +79,7 @@ impl DeclaredTypes {
     fn member(&self, field: &Field, text: &mut String, nested: &mut Vec<String>) {
         let Some(ident) = &field.ident else { return };
         if serde_has(&field.attrs, "skip") {
-            // What the line has beside `args`; whose it is is said of all kinds.
+            // A member of the line beside `args`. The table of kinds has `pid` and `tid`.
             let name = match ident.to_string().as_str() {
                 "stack" => "sf",
                 "end_ns" => "dur",
@@ -134,7 +134,7 @@ impl DeclaredTypes {
     }
 }
 
-/// The name of a member of `args`; `None` of what is not in them.
+/// The name of a member of `args`; `None` if the field is none.
 fn member_name(field: &Field) -> Option<String> {
     let name = field.ident.as_ref().filter(|_| !serde_has(&field.attrs, "skip"))?;
     Some(serde_value(&field.attrs, "rename").unwrap_or_else(|| name.to_string()))

@@ -15,9 +15,10 @@ const HEAD: &str = "\
 Everything that a recording can contain, one kind a row, made from the declarations (`analysis/event/src/record.rs`;
 [how lines are written](trace-format.md)) and from the code that names them. *Line*: `name` and `ph` of its event; of
 slices the category. *Has*: the process, the thread, the time and the stack, as far as a record of the kind states them.
-*Option*: what decides whether there are any. *Spaced*: a recorder beyond `--per-day` writes one of some, those of a class sharing bytes. *Made in*: the files that
-construct it. *Summed up in*: files below `analysis/src/` with a function that takes it, for reports and tables, and
-below `live/` for `gctrace top`. Kinds that nothing makes are read from the traces of profilers.
+*Option*: what decides whether there are any. *Spaced*: beyond `--per-day` a recorder writes one of some; the kinds of a
+class share their bytes. *Made in*: the files that construct it. *Summed up in*: files below `analysis/src/` with a
+function that takes it, for reports and tables, and below `live/` for `gctrace top`. Kinds that nothing makes are read
+from the traces of profilers.
 
 | record | line | what it is | has | option | spaced | made in | summed up in |
 |---|---|---|---|---|---|---|---|

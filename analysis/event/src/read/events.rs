@@ -12,7 +12,7 @@ pub use properties::{TraceMember, TraceProperty};
 use self::properties::KnownMember;
 
 use super::error::{ReadError, TracePlace, TracePosition, describe, excerpt};
-use super::input::{ReadWindow, TraceInput};
+use super::input::{FIRST_BYTES, ReadWindow, TraceInput};
 use super::scan::{FieldRanges, ScanStop};
 use super::value::JsonValue;
 use super::{scan, tokens};
@@ -264,7 +264,7 @@ impl EventReader {
         }
         let begins = self.window.rest();
         // No text has these control characters.
-        let is_binary = begins.iter().take(64).any(|byte| *byte < b'\t');
+        let is_binary = begins.iter().take(FIRST_BYTES).any(|byte| *byte < b'\t');
         if is_binary || begins.starts_with(b"{)") {
             let found = format!("it starts with {}", describe(self.window.rest()));
             return Err(self.not_a_trace(found));

@@ -194,6 +194,9 @@ impl<R: Read> Read for CountingReader<R> {
     }
 }
 
+/// So many bytes at the start of a file show its type. A window has room for them.
+pub(crate) const FIRST_BYTES: usize = 16;
+
 /// A window that moves over the text of a trace.
 pub(crate) struct ReadWindow {
     input: TraceInput,
@@ -214,11 +217,9 @@ pub(crate) struct ReadWindow {
 
 impl ReadWindow {
     pub(crate) fn new(input: TraceInput, bytes: usize) -> Self {
-        /// Room for the first bytes, which show the file type.
-        const SMALLEST: usize = 16;
         Self {
             input,
-            buffer: vec![0; bytes.max(SMALLEST)],
+            buffer: vec![0; bytes.max(FIRST_BYTES)],
             unused: 0..0,
             base: 0,
             counted: 0,

@@ -2,7 +2,7 @@
 # Fuzzes the code that reads bytes from other programs.
 #
 #   scripts/fuzz.sh [TARGET...] [--seconds N] [--rounds N]     default: every target, 10 s each, once
-#   scripts/fuzz.sh --count             adds the recorded runs to the table in docs/measurements/robustness.md
+#   scripts/fuzz.sh --count             adds the recorded runs to scripts/bench/results/fuzz.csv
 #
 # Builds the targets of */fuzz with the stable toolchain: the flags below make rustc instrument for
 # coverage; the libFuzzer of libfuzzer-sys does the rest. Debug assertions and overflow checks are

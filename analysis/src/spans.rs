@@ -2,7 +2,7 @@
 //! read only if a PyTorch trace of the same process is given, or to price remedies.
 //!
 //! Owns the encoding: differences from the previous pause, in as few bytes as they need (LEB128): 12
-//! instead of 48 for the pauses of a 1 GB trace (docs/measurements/analysis.md).
+//! instead of 48 for the pauses of a 1 GB trace (docs/evidence.md).
 
 pub mod index;
 

@@ -80,7 +80,7 @@ impl ProbeTimes {
 }
 
 /// By how much the part of a hit that is not timed may be more than what its own part tells, and a hit less than
-/// both: a program that had cold caches anyway loses nothing by them (docs/measurements/cost.md).
+/// both: a program that had cold caches anyway loses nothing by them (docs/evidence.md).
 const ERROR: f64 = 2.0;
 
 /// Calls per round, and number of rounds: about 5 ms in all at 2 us per hit.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Sizes of traces by format, and the CPU time of packing and reading them: docs/measurements/analysis.md, "Sizes of
-traces".
+"""Sizes of traces by format, and the CPU time of packing and reading them: docs/evidence.md, "Reports,
+summaries, tables".
 
     scripts/bench/formats.py GCTRACE -- COMMAND...
 

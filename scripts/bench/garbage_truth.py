@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Runs the tests that compare garbage and heaps with what each interpreter reports, and writes what
-they compared to the table of docs/measurements/garbage-and-heaps.md.
+they compared to scripts/bench/results/garbage-truth.csv.
 
     sudo scripts/bench/garbage_truth.py
 
 A test prints a cell once its comparison has passed (`compared`, tests/kit/src/interpreters.rs);
-`refused` where it checked that gctrace refuses the build. A cell that no test printed is empty: the
-lines below the table are the reasons that the tests gave. Exit code: 1 if a test failed.
+`refused` where it checked that gctrace refuses the build. A cell that no test printed is empty; standard
+output has the reasons that the tests gave. Exit code: 1 if a test failed.
 """
 
+import csv
 import pathlib
 import re
 import subprocess
@@ -17,9 +18,7 @@ import sys
 import manifest
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENT = CHECKOUT / "docs/measurements/garbage-and-heaps.md"
-# The table in DOCUMENT is between these lines.
-BEGIN, END = "<!-- garbage_truth.py: begin -->\n", "<!-- garbage_truth.py: end -->\n"
+TABLE = CHECKOUT / "scripts/bench/results/garbage-truth.csv"
 
 # Package, tier, and the tests that print cells.
 TESTS = [
@@ -57,20 +56,14 @@ def main():
             cells[name, column] = cell
         for reason in re.findall(r"^skipped \w+: (.+)$", text, re.MULTILINE):
             reasons.setdefault(reason)
-    lines = ["| interpreter | CPython | build | %s |\n" % " | ".join(COLUMNS),
-             "|---|---|---|%s\n" % ("---:|" * len(COLUMNS))]
-    known = {name for name, *_ in manifest.interpreters()}
-    for name, version, build, _ in manifest.interpreters():
-        own = [number(cells.get((name, column), "")) for column in COLUMNS]
-        lines.append("| %s | %s | %s | %s |\n" % (name, version, build, " | ".join(own)))
-    reasons = [reason for reason in reasons if reason.partition(":")[0] in known]
-    lines += ["\nNot run in-process:\n\n"] + ["- %s\n" % reason for reason in reasons] if reasons else []
-    text = DOCUMENT.read_text()
-    head, found, rest = text.partition(BEGIN)
-    _, ended, tail = rest.partition(END)
-    if not found or not ended:
-        sys.exit("garbage_truth: %s has no table between its marks" % DOCUMENT)
-    DOCUMENT.write_text(head + BEGIN + "".join(lines) + END + tail)
+    rows = [(name, version, build, *(number(cells.get((name, column), "")) for column in COLUMNS))
+            for name, version, build, _ in manifest.interpreters()]
+    with open(TABLE, "w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([("interpreter", "CPython", "build", *COLUMNS), *rows])
+    known = {row[0] for row in rows}
+    for reason in reasons:
+        if reason.partition(":")[0] in known:
+            print("not run in-process:", reason)
     return 0 if passed else 1
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sizes of exported tables, and times of queries: docs/measurements/analysis.md, "Tables".
+"""Sizes of exported tables, and times of queries: docs/evidence.md, "Reports, summaries, tables".
 
     scripts/venv.sh tables && .venv-tables/bin/python scripts/bench/tables.py GCTRACE [RANKS [STEPS]]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which way to take for the traces of many ranks: docs/measurements/analysis.md, "Ways for many ranks".
+"""Which way to take for the traces of many ranks: docs/evidence.md, "Reports, summaries, tables".
 
     scripts/venv.sh ray && scripts/venv.sh tables &&
         python3 scripts/bench/ways.py --gctrace target/release/gctrace [--ranks 8 64 256]

@@ -3,7 +3,7 @@
 
     run.py [--out FOLDER] [PART...]
 
-FOLDER gets `table.md` (for docs/measurements/gpu.md), `log.txt`, `results.json` and `fixtures.tar.gz`
+FOLDER gets `table.md` (for docs/evidence.md), `log.txt`, `results.json` and `fixtures.tar.gz`
 (traces small enough to keep). They are rewritten after every part, so that an interrupted run
 leaves what it has. A part is a module in parts/ with `LIMIT_S` and `run(bench)`, which returns a
 list of tables; it raises `Skip` with the reason if it cannot run.

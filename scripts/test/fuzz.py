@@ -4,6 +4,7 @@ Recorded in FOLDER/runs.tsv, a line for each run: target, runs, CPU seconds, cor
 """
 
 import argparse
+import csv
 import os
 import pathlib
 import re
@@ -12,9 +13,8 @@ import subprocess
 import sys
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENT = CHECKOUT / "docs/measurements/robustness.md"
-# The table in DOCUMENT is between these lines.
-BEGIN, END = "<!-- fuzz.sh: begin -->\n", "<!-- fuzz.sh: end -->\n"
+# All runs so far; docs/evidence.md links to it.
+TABLE = CHECKOUT / "scripts/bench/results/fuzz.csv"
 
 # Target -> maximum length of an input in bytes, and what it is.
 TARGETS = {
@@ -81,26 +81,22 @@ def fuzz(options):
 def count(folder):
     """Adds runs.tsv to the table, and empties it."""
     runs = folder / "runs.tsv"
-    text = DOCUMENT.read_text()
-    head, _, rest = text.partition(BEGIN)
-    table, found, tail = rest.partition(END)
-    if not found:
-        sys.exit("fuzz: %s has no table between its marks" % DOCUMENT)
     totals = {target: [0, 0.0, 0] for target in TARGETS}
-    for row in re.finditer(r"^\| `(\w+)` \| [^|]* \| ([\d,]+) \| ([\d.]+) \| (\d+) \|$", table, re.MULTILINE):
-        totals.setdefault(row.group(1), [0, 0.0, 0])
-        totals[row.group(1)] = [int(row.group(2).replace(",", "")), float(row.group(3)) * 60, int(row.group(4))]
+    with open(TABLE, newline="") as file:
+        for row in csv.DictReader(file):
+            if row["target"] != "all":
+                number, minutes = int(row["runs"].replace(",", "")), float(row["CPU minutes"])
+                totals[row["target"].strip("`")] = [number, minutes * 60, int(row["failures"])]
     for line in runs.read_text().splitlines() if runs.exists() else []:
         target, number, cpu, failed = line.split("\t")
         total = totals[target]
         total[0], total[1], total[2] = total[0] + int(number), total[1] + float(cpu), total[2] + int(failed)
-    lines = ["| target | what it reads | runs | CPU minutes | failures |\n", "|---|---|---|---|---|\n"]
-    for target, (number, cpu, failed) in totals.items():
-        what = TARGETS.get(target, (0, "no more"))[1]
-        lines.append("| `%s` | %s | %s | %.1f | %d |\n" % (target, what, format(number, ","), cpu / 60, failed))
-    sums = [sum(column) for column in zip(*totals.values())]
-    lines.append("| all | | %s | %.1f | %d |\n" % (format(sums[0], ","), sums[1] / 60, sums[2]))
-    DOCUMENT.write_text(head + BEGIN + "".join(lines) + END + tail)
+    rows = [(target, TARGETS.get(target, (0, "no more"))[1], *total) for target, total in totals.items()]
+    rows.append(("all", "", *(sum(column) for column in zip(*totals.values()))))
+    with open(TABLE, "w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["target", "what it reads", "runs", "CPU minutes", "failures"])
+        table.writerows((target, what, number, "%.1f" % (cpu / 60), failures) for target, what, number, cpu, failures in rows)
     runs.unlink(missing_ok=True)
     return 0
 
@@ -110,7 +106,7 @@ def main():
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--seconds", type=int, default=10, help="of each run")
     parser.add_argument("--rounds", type=int, default=1, help="number of runs per target")
-    parser.add_argument("--count", action="store_true", help="add the recorded runs to docs/measurements/robustness.md")
+    parser.add_argument("--count", action="store_true", help="add the recorded runs to scripts/bench/results/fuzz.csv")
     parser.add_argument("--folder", default=str(CHECKOUT / "target/fuzz"), help=argparse.SUPPRESS)
     parser.add_argument("--programs", help=argparse.SUPPRESS)
     options = parser.parse_args()

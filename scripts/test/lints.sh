@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything about the code that needs no test: formatting, clippy, rustdoc, dependencies, licenses,
-# the shell scripts, and names of files in prose. Prints 'skipped LINT: REASON' for a tool that is missing.
+# the shell scripts, names of files in prose, and whether the documents are easy to read. Prints 'skipped LINT: REASON' for a tool that is missing.
 #
 #   scripts/test/lints.sh [--quick]       --quick: without rustdoc, which checks links of comments
 set -euo pipefail
@@ -15,6 +15,8 @@ scripts/check-references.py --self-test
 scripts/check-references.py
 scripts/shape.py --self-test
 scripts/shape.py --check
+scripts/prose.py --self-test
+scripts/prose.py --check
 if build fmt --version >/dev/null 2>&1; then
     build fmt --all --check
     # Imports, which only the nightly checks.

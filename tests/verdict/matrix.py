@@ -46,7 +46,7 @@ PROBLEMS = ("heavy", "noticeable")
 GAIN, LOSS, FALSE_ALARM = 0.05, 0.03, 0.02
 # Of what the best setting saves.
 ENOUGH = 0.6
-# Fewer objects freed in a second of CPU time are next to none: docs/measurements/rules.md.
+# Fewer objects freed in a second of CPU time are next to none: docs/evidence.md.
 NOTHING = 200
 # What is not measured of a program at once is measured when an advice names it.
 SETTINGS = ["none", "disable@start", "threshold=7000,10,10", "threshold=50000,10,10", "freeze",
@@ -295,7 +295,7 @@ def groups(cases):
 
 
 def ruled(case):
-    """What docs/measurements/rules.md has: of the remedies that apply, the one that is likely to save most."""
+    """What docs/evidence.md has: of the remedies that apply, the one that is likely to save most."""
     collector = case.base["collector_ms"]
     likely = {"none": 0.0, "exit-freeze": 0.7 * case.base["exit_ms"]}
     if case.is_explicit:

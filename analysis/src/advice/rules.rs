@@ -1,7 +1,7 @@
 //! The rules: which change helps a program, by what its collections free.
 //!
 //! Each rule names the measurement that justifies it: what the change saved of the collector's CPU time in
-//! programs of that kind, and in how many (docs/measurements/rules.md; `tests/verdict/matrix.py` measures
+//! programs of that kind, and in how many (docs/evidence.md; `tests/verdict/matrix.py` measures
 //! them again). A rule states an upper bound, the time of the collections that the change is about, and what
 //! was measured of it elsewhere. No rule predicts more from one recording.
 
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Each gain is what tests/verdict measured, as docs/measurements/rules.md groups it.
+    /// Each gain is what tests/verdict measured, as docs/evidence.md groups it.
     #[test]
     fn gains_are_those_of_the_measured_programs() {
         let all = measured();

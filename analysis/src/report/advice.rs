@@ -50,7 +50,7 @@ impl AdviceEffect {
 }
 
 /// What a change saved in measured programs of the same kind, as shares of the CPU time of their collections;
-/// negative where they took longer (docs/measurements/rules.md).
+/// negative where they took longer (docs/evidence.md).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct UsualGain {
     /// The least of all programs.

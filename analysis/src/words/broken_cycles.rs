@@ -228,7 +228,7 @@ pub(super) fn code_of_kinds(garbage: &GarbageReport) -> String {
     format!("# {}:\n{}", cycles::shape(shape), remedy(shape))
 }
 
-/// The change that gained the most where it was measured, in a few words (docs/measurements/rules.md).
+/// The change that gained the most where it was measured, in a few words (docs/evidence.md).
 fn in_short(shape: CycleShape) -> &'static str {
     match shape {
         CycleShape::Closure => "pass the closure to itself, or del it after its last use",

@@ -1,5 +1,5 @@
 //! The replay against the truth: on the simulated GPU every second run of the same work goes without
-//! collections, or without waiting for results. The table for docs/measurements/gpu.md is
+//! collections, or without waiting for results. The table for docs/evidence.md is
 //!
 //! ```text
 //! cargo test -p gctrace-analysis --test plain replay_simgpu:: -- --nocapture | grep '^|'

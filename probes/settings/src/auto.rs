@@ -11,7 +11,7 @@ use std::time::Duration;
 use strum::{AsRefStr, Display, EnumString};
 
 /// Collections that free fewer objects per second of CPU time free next to nothing: without them nothing is lost
-/// (docs/measurements/rules.md).
+/// (docs/evidence.md).
 pub const NEXT_TO_NOTHING_PER_S: u64 = 200;
 
 /// What to reach, and at what price.

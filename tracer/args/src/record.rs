@@ -63,7 +63,7 @@ pub struct RecordConfig {
     pub verbosity: Verbosity,
 }
 
-/// Samples a second unless others are named: 0.07 % of each busy CPU (docs/measurements/cost.md); not 100,
+/// Samples a second unless others are named: 0.07 % of each busy CPU (docs/evidence.md); not 100,
 /// which periods of programs meet.
 const SAMPLES: u32 = 99;
 

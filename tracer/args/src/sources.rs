@@ -4,7 +4,7 @@ use super::{CONFIGURABLE, CounterChoice, CudaMode, RecordMode, choices, values};
 use clap::{ArgAction, Args};
 use gctrace_settings::GarbageDetail;
 
-/// As deep as recording a pause may cost (docs/measurements/cost.md).
+/// As deep as recording a pause may cost (docs/evidence.md).
 const DEFAULT_STACK_DEPTH: u32 = 24;
 
 /// Values of `--garbage`.

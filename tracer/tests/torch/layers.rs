@@ -12,7 +12,7 @@ use test_kit::recording::Trace;
 use test_kit::{interpreters, recording};
 
 const STEPS: &str = "12";
-/// What the model `mlp` saves for its backward pass, in bytes (docs/measurements/layers.md).
+/// What the model `mlp` saves for its backward pass, in bytes (docs/evidence.md).
 const SAVED_BY_MLP: u64 = 140_800;
 
 fn lines(output: &Output) -> Vec<Value> {

@@ -6,8 +6,8 @@ use flate2::write::GzEncoder;
 use std::io::Write;
 use std::{fmt, io};
 
-/// Of 1 to 22: the highest that costs about as much CPU time as gzip (docs/measurements/analysis.md, "Sizes of
-/// traces"). The default, 3, costs a quarter of it and makes files as large as gzip's.
+/// Of 1 to 22: the highest that costs about as much CPU time as gzip (docs/evidence.md, "Reports,
+/// summaries, tables"). The default, 3, costs a quarter of it and makes files as large as gzip's.
 const ZSTD_LEVEL: i32 = 6;
 
 /// A compressor, and the bytes that it made and nobody took yet.

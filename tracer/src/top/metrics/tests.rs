@@ -234,7 +234,7 @@ fn one_process_for_each_id_and_no_more_than_so_many() {
     assert!(page.contains("\ngctrace_processes_left_out 500\n"));
 }
 
-/// Figures for docs/measurements/live-view.md: `cargo test --release -p gctrace --bin gctrace -- --ignored --nocapture
+/// Figures for docs/evidence.md: `cargo test --release -p gctrace --bin gctrace -- --ignored --nocapture
 /// cost_of_a_page`.
 #[test]
 #[ignore = "a measurement"]

@@ -77,11 +77,11 @@ impl LibraryCost {
 }
 
 /// How many times its time with warm caches CPython's call of the library takes at most, with what the
-/// program has to read again that it displaced (docs/measurements/cost.md).
+/// program has to read again that it displaced (docs/evidence.md).
 const COLD: f64 = 6.0;
 
 /// How many times what it takes at least the library's own work is by the clock: a program that has cold caches
-/// anyway loses nothing by them (docs/measurements/cost.md).
+/// anyway loses nothing by them (docs/evidence.md).
 const ANYWAY: f64 = 2.0;
 
 /// What the start of an interpreter takes at most, of what the library times: the loader's work and the end of

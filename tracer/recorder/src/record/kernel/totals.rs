@@ -199,7 +199,7 @@ fn total_ns(costs: &[ProbeCost]) -> u64 {
 }
 
 /// A fork costs the traced program as much more as this many hits of a probe at an entry: pages with
-/// probes are in page tables that are copied (docs/measurements/cost.md).
+/// probes are in page tables that are copied (docs/evidence.md).
 const FORK_HITS: f64 = 40.0;
 /// The same of a program that is executed, least and most: it is stopped, and gets its probes.
 const EXEC_HITS: [f64; 2] = [100.0, 300.0];

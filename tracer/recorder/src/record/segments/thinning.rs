@@ -69,7 +69,7 @@ const KINDS: usize = Kind::Rest as usize + 1;
 /// Kinds of which one of some records is written, which are the last of the thinned.
 const FIRST_SPACED: usize = Kind::Samples as usize;
 /// Bytes of a record until there were enough, by kind: those of pauses, waits and GPU work as measured
-/// (docs/measurements/analysis.md), with their part of the stacks.
+/// (docs/evidence.md), with their part of the stacks.
 const USUAL_BYTES: [f64; KINDS] =
     [28.0, 20.0, 15.0, 100.0, 500.0, 15.0, 15.0, 20.0, 13.0, 10.0, 15.0];
 

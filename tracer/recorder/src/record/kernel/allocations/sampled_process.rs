@@ -51,7 +51,7 @@ const MAX_HITS_IN_READING: u64 = 200;
 /// One of this many allocations takes a stack.
 const STACK_EVERY: u32 = 61;
 /// Assumed nanoseconds per hit before it is measured, emulated or single-stepped
-/// (docs/measurements/cost.md), and its limits on any machine.
+/// (docs/evidence.md), and its limits on any machine.
 const HIT_NS: f64 = 900.0;
 const STEPPED_HIT_NS: f64 = 16_000.0;
 const MIN_HIT_NS: f64 = 100.0;

@@ -207,7 +207,7 @@ fn old_processes_are_examined_a_few_at_a_time() {
     assert!((900..1500).all(|pid| due.contains(&pid)), "longest waiting first");
 }
 
-/// Figures for docs/measurements/live-view.md: `cargo test --release -p gctrace --bin gctrace -- --ignored
+/// Figures for docs/evidence.md: `cargo test --release -p gctrace --bin gctrace -- --ignored
 /// --nocapture cost_of_a_scan`.
 #[test]
 #[ignore = "a measurement"]

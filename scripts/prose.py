@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Whether the documents are easy to read: relative clauses, sentences, bullets and paragraphs of each page.
+
+    scripts/prose.py --check        fails if a page exceeds a limit
+    scripts/prose.py --list         the figures of each page, most relative clauses first, and those of the code
+    scripts/prose.py --where FILE   each place that counts as a relative clause, and each long block
+
+A page is a tracked .md file that people write. Code blocks, headings and questions do not count. A table cell counts
+as a bullet. GENERATED are pages that a program prints, NOT_YET pages that do not meet the limits: that list may only
+shrink, so a page on it that meets them fails, too.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+# Relative clauses in 1,000 words; words of the mean sentence, of a bullet or table cell, and of a paragraph.
+RELATIVE, SENTENCE, BULLET, PARAGRAPH = 1.5, 18, 60, 120
+# Words of all pages together, CHANGELOG.md apart.
+TOTAL = 51_500
+GENERATED = {"docs/commands.md", "docs/records.md", "docs/report-schema.md", "docs/metrics.md", "docs/first-screens.md",
+             "docs/example-report.md"}
+NOT_YET = {
+    "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "analysis/units/README.md", "docs/README.md",
+    "docs/aarch64.md", "docs/adr/0002-in-process-sealed-memory.md",
+    "docs/adr/0003-stopping-as-little-as-possible.md", "docs/adr/0005-ballista-for-the-map-only.md",
+    "docs/adr/0006-crates-and-code-of-our-own.md", "docs/architecture.md", "docs/glossary.md",
+    "docs/heap-format.md", "docs/install.md", "docs/kernel-support.md", "docs/limits.md", "docs/live-view.md",
+    "docs/tasks/configuration.md", "docs/tasks/dump.md", "docs/tasks/garbage.md", "docs/tasks/generations.md",
+    "docs/tasks/gpu-cost.md", "docs/tasks/gpu-idle.md", "docs/tasks/heap.md", "docs/tasks/kubernetes.md",
+    "docs/tasks/layers.md", "docs/tasks/long-runs.md", "docs/tasks/many-machines.md", "docs/tasks/memory.md",
+    "docs/tasks/no-root.md", "docs/tasks/page.md", "docs/tasks/python.md", "docs/tasks/settings.md",
+    "docs/tasks/sql.md", "docs/tasks/step-time-spikes.md", "docs/tasks/torchrun.md", "docs/trace-format.md",
+    "heap/README.md", "packaging/python/README.md", "probes/cpython/README.md", "probes/ring/README.md",
+    "probes/tuner/README.md", "tests/simgpu/README.md", "tracer/base/README.md", "tracer/recorder/README.md",
+    "tracer/view/README.md",
+}
+
+CLAUSE = re.compile(
+    # Not the question: "shows which line", "know whose".
+    r"(?<!know )(?<!knows )(?<!show )(?<!shows )(?<!say )(?<!says )(?<!state )(?<!states )(?<!name )(?<!names )"
+    r"(?<!decide )(?<!decides )(?<!see )(?<!choose )\b(?:which|whose|whom)\b"
+    r"|\b(?:that|those|these) of\b|\bthose (?:that|who|in|with)\b|\bones? (?:that|who)\b"
+    r"|(?<!know )(?<!knows )(?<!show )(?<!shows )(?<!say )(?<!says )(?<!see )\bwhat (?:is|are|was|were|has|have|had|it|they)\b"
+    r"|(?:^|(?<=[.:!?] ))(?-i:Of) (?!course)", re.IGNORECASE)
+
+
+def blocks(text):
+    """(kind, line, words) of each paragraph, bullet and table cell."""
+    text = re.sub(r"<!--.*?-->", lambda found: "\n" * found[0].count("\n"), text, flags=re.S)
+    kind, start, words, fenced = None, 0, [], False
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        is_fence = line.lstrip().startswith("```")
+        bullet = re.match(r"\s*(?:[-*+]|\d+\.)\s+(.*)", line)
+        cut = fenced or is_fence or bullet or not line.strip() or line.lstrip().startswith(("#", "|", "!["))
+        if cut and words:
+            yield kind, start, " ".join(words)
+            kind, words = None, []
+        if is_fence:
+            fenced = not fenced
+        elif fenced or not line.strip() or line.lstrip().startswith("#"):
+            kind = None
+        elif line.lstrip().startswith("|"):
+            for cell in re.split(r"(?<!\\)\|", line.strip().strip("|")):
+                if re.search(r"\w", cell):
+                    yield "cell", number, cell.strip()
+        elif bullet:
+            kind, start, words = "bullet", number, [bullet[1]]
+        elif not line.lstrip().startswith("!["):
+            kind, start = kind or "paragraph", start if words else number
+            words.append(line.strip())
+
+
+def plain(text):
+    """A block without the text of inline code and the targets of links."""
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    return re.sub(r"`[^`]*`", "code", text)
+
+
+def sentences(text):
+    return [one for one in re.split(r"(?<=[.!?])\s+", text) if re.search(r"\w", one)]
+
+
+def count(text):
+    return len(re.findall(r"\S*\w\S*", text))
+
+
+class Page:
+    def __init__(self, text):
+        self.words, self.places, self.long, lengths = 0, [], [], []
+        for kind, line, block in blocks(text):
+            block = plain(block)
+            size = count(block)
+            self.words += size
+            for sentence in sentences(block):
+                if kind != "cell":
+                    lengths.append(count(sentence))
+                if not sentence.endswith("?"):
+                    self.places += [(line, sentence[max(found.start() - 30, 0):found.end() + 20]) for found in CLAUSE.finditer(sentence)]
+            limit = PARAGRAPH if kind == "paragraph" else BULLET
+            if size > limit:
+                self.long.append((line, f"{kind} of {size} words"))
+        self.sentence = sum(lengths) / len(lengths) if lengths else 0.0
+        self.rate = 1000 * len(self.places) / self.words if self.words else 0.0
+
+    def faults(self):
+        # On a short page one is too few to judge.
+        if len(self.places) > max(1, RELATIVE * self.words / 1000):
+            yield f"{self.rate:.1f} relative clauses in 1,000 words, at most {RELATIVE}"
+        if self.sentence > SENTENCE:
+            yield f"sentences of {self.sentence:.1f} words, at most {SENTENCE}"
+        for line, long in self.long:
+            yield f"line {line}: a {long}, at most {PARAGRAPH if long.startswith('p') else BULLET}"
+
+
+def pages(root):
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=root, capture_output=True, text=True, check=True)
+    for name in sorted(set(names.stdout.split("\n")) - {""} - GENERATED):
+        if (root / name).exists() and not name.startswith(("analysis/fuzz/", "analysis/tests/", ".github/")):
+            yield name, Page((root / name).read_text(encoding="utf-8"))
+
+
+def code(root):
+    """Words and relative clauses of the comments and of the messages in Rust."""
+    names = subprocess.run(["git", "ls-files", "*.rs"], cwd=root, capture_output=True, text=True, check=True).stdout.split()
+    for kind, pattern in (("comments", r"^\s*//[/!]?(.*)"), ("messages", r'"((?:[^"\\\n]|\\.){20,})"')):
+        words = clauses = 0
+        for name in names:
+            if "/tests" in name:
+                continue
+            for found in re.finditer(pattern, (root / name).read_text(encoding="utf-8"), re.M):
+                text = plain(found[1])
+                words, clauses = words + count(text), clauses + len(CLAUSE.findall(text))
+        yield kind, words, clauses
+
+
+def check(found):
+    faults, total = [], 0
+    for name, page in found:
+        total += page.words if name != "CHANGELOG.md" else 0
+        own = list(page.faults())
+        if name in NOT_YET and not own:
+            faults.append(f"{name}: meets all limits: remove it from NOT_YET")
+        elif name not in NOT_YET:
+            faults += [f"{name}: {fault}" for fault in own]
+    if total > TOTAL:
+        faults.append(f"all pages: {total:,} words, at most {TOTAL:,}")
+    return faults
+
+
+def listing(root):
+    total = 0
+    print("words  per 1,000  sentence  long blocks")
+    for name, page in sorted(pages(root), key=lambda one: -one[1].rate):
+        total += page.words if name != "CHANGELOG.md" else 0
+        mark = "  not yet" if name in NOT_YET else "" if not list(page.faults()) else "  too much"
+        print(f"{page.words:5}  {page.rate:9.1f}  {page.sentence:8.1f}  {len(page.long):11}  {name}{mark}")
+    print(f"{total:5}  words of all pages, CHANGELOG.md apart")
+    for kind, words, clauses in code(root):
+        print(f"{words:5}  {1000 * clauses / words:9.1f}  {kind} in Rust, tests apart")
+
+
+def self_test():
+    """Each kind of fault is found, and nothing else."""
+    good = "# What is it?\n\nA short sentence. It shows which line ran. What is it?\n\n```\nwhich of these, those of that\n```\n"
+    word = "word " * 9 + "word. "
+    cases = [
+        (good, []),
+        (good + "\nThe file, which is long. A reader whose bytes end.\n", ["relative"]),
+        (good + "\nThose of the ranks that wait. Of many, one.\n", ["relative"]),
+        (good + "\nOne name has what is known, and that of others.\n", ["relative"]),
+        ("# A\n\n" + "word " * 30 + "end.\n", ["sentences"]),
+        ("# A\n\n- " + word * 7 + "\n", ["bullet"]),
+        ("# A\n\n| " + word * 7 + "| b |\n|---|---|\n", ["cell"]),
+        ("# A\n\n" + word * 13 + "\n", ["paragraph"]),
+        ("# A\n\n" + word * 6 + "\n\n" + word * 7 + "\n\n- " + word * 3 + "\n- " + word * 4 + "\n", []),
+    ]
+    for text, expected in cases:
+        found = list(Page(text).faults())
+        assert len(found) == len(expected) and all(kind in one for kind, one in zip(expected, found)), (text, found)
+    assert check([("README.md", Page(word * (TOTAL // 10 + 1)))])[-1].startswith("all pages")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--where", type=pathlib.Path)
+    parser.add_argument("--self-test", action="store_true")
+    asked = parser.parse_args()
+    if asked.self_test:
+        return self_test()
+    if asked.where:
+        page = Page(asked.where.read_text(encoding="utf-8"))
+        for line, place in sorted(page.places + page.long):
+            print(f"{asked.where}:{line}: {place}")
+        print(f"{page.words} words, {page.rate:.1f} in 1,000, sentences of {page.sentence:.1f}", *page.faults(), sep="\n")
+        return None
+    if asked.list:
+        return listing(HERE)
+    faults = check(pages(HERE))
+    for fault in faults:
+        print(f"prose.py: {fault}")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

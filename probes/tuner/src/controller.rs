@@ -1,6 +1,6 @@
 //! The controller: which block of steps runs next, with which thresholds, and what follows from it.
 //!
-//! Watch, explore, prove, hold: see docs/architecture.md, "The setting found while the program runs".
+//! Watch, explore, prove, hold: see docs/mechanisms.md, "A setting found while it runs".
 //! Driven by [`Controller::step`] at each step and [`Controller::next`] after each [`Action`]; what it
 //! knows of the program it asks of a [`Gauge`].
 

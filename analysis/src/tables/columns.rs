@@ -1,6 +1,6 @@
 //! The tables and their columns: names, types and how they are stored.
 //!
-//! Owns the schema `gctrace.tables/1`; docs/tasks/sql.md describes it for users.
+//! Owns the schema `gctrace.tables/1`; docs/tables.md describes it for users.
 
 use strum::{AsRefStr, VariantArray};
 

@@ -19,10 +19,12 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent.parent
 # Relative clauses in 1,000 words; words of the mean sentence, of a bullet or table cell, and of a paragraph.
 RELATIVE, SENTENCE, BULLET, PARAGRAPH = 1.5, 18, 60, 120
-# Words of all pages together, CHANGELOG.md apart.
-TOTAL = 30_000
+# Words of all pages together, CHANGELOG.md and the tables of FORMATS apart.
+TOTAL = 27_500
 GENERATED = {"docs/commands.md", "docs/records.md", "docs/report-schema.md", "docs/metrics.md", "docs/first-screens.md",
              "docs/example-report.md"}
+# Descriptions of formats, whose tables are for looking up.
+FORMATS = {"docs/heap-format.md", "docs/tables.md", "docs/trace-format.md"}
 NOT_YET = set()
 
 CLAUSE = re.compile(
@@ -76,11 +78,12 @@ def count(text):
 
 class Page:
     def __init__(self, text):
-        self.words, self.places, self.long, lengths = 0, [], [], []
+        self.words, self.cells, self.places, self.long, lengths = 0, 0, [], [], []
         for kind, line, block in blocks(text):
             block = plain(block)
             size = count(block)
             self.words += size
+            self.cells += size if kind == "cell" else 0
             for sentence in sentences(block):
                 if kind != "cell":
                     lengths.append(count(sentence))
@@ -123,10 +126,15 @@ def code(root):
         yield kind, words, clauses
 
 
+def counted(name, page):
+    """Words that count towards TOTAL."""
+    return 0 if name == "CHANGELOG.md" else page.words - page.cells if name in FORMATS else page.words
+
+
 def check(found):
     faults, total = [], 0
     for name, page in found:
-        total += page.words if name != "CHANGELOG.md" else 0
+        total += counted(name, page)
         own = list(page.faults())
         if name in NOT_YET and not own:
             faults.append(f"{name}: meets all limits: remove it from NOT_YET")
@@ -141,10 +149,10 @@ def listing(root):
     total = 0
     print("words  per 1,000  sentence  long blocks")
     for name, page in sorted(pages(root), key=lambda one: -one[1].rate):
-        total += page.words if name != "CHANGELOG.md" else 0
+        total += counted(name, page)
         mark = "  not yet" if name in NOT_YET else "" if not list(page.faults()) else "  too much"
         print(f"{page.words:5}  {page.rate:9.1f}  {page.sentence:8.1f}  {len(page.long):11}  {name}{mark}")
-    print(f"{total:5}  words of all pages, CHANGELOG.md apart")
+    print(f"{total:5}  words of all pages, CHANGELOG.md and tables of formats apart")
     for kind, words, clauses in code(root):
         print(f"{words:5}  {1000 * clauses / words:9.1f}  {kind} in Rust, tests apart")
 

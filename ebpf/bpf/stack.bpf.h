@@ -183,7 +183,7 @@ __noinline int step(struct walk *walk, const struct frame_layout *layout)
 	struct frame *frame;
 	u64 code, at;
 
-	if (!walk || !layout || !walk->next)
+	if (!walk || !layout || !walk->next || walk->depth >= stack_depth)
 		return false;
 	depth = walk->depth;
 	at = position_of_frame(walk, layout);
@@ -207,6 +207,15 @@ __noinline int step(struct walk *walk, const struct frame_layout *layout)
 	walk->depth = depth + 1;
 	walk->hash = mixed(walk->hash + offset, code);
 	return true;
+}
+
+/* Takes all frames up to `stack_depth`. Not static, as above: once and not for each way to here. */
+__noinline int walk_frames(struct walk *walk, const struct frame_layout *layout)
+{
+	for (u32 i = 0; i < MAX_STEPS; i++)
+		if (!step(walk, layout))
+			break;
+	return 0;
 }
 
 /* The start of a string object, or the part of it in its first page: after a small object at the
@@ -395,9 +404,7 @@ static __always_inline u64 take_stack(struct walk *walk, const struct layout *la
 	walk->incarnation = process->incarnation;
 	walk->layout = layout_index;
 	walk->hash = mixed((u64)pid << 32 | walk->incarnation, layout_index);
-	for (u32 i = 0; i < MAX_STEPS; i++)
-		if (walk->depth >= stack_depth || !step(walk, layout))
-			break;
+	walk_frames(walk, layout);
 	if (!walk->depth)
 		return 0;
 	walk->hash = mixed(walk->hash, walk->next != 0);

@@ -18,7 +18,7 @@ pub struct PlannedPoint {
     pub runtime_delta: i64,
     /// File offset of the probed instruction; `None`: no entry probe.
     pub entry: Option<u64>,
-    /// File offset of the return probe; `None`: no return probe.
+    /// File offset of the return probe, the same as that of the entry; `None`: no return probe.
     pub on_return: Option<u64>,
     /// File offset of the USDT semaphore.
     pub semaphore: Option<u64>,
@@ -95,19 +95,16 @@ pub(crate) fn plan_links(
     let mut links = ends.map(|end| (end, LinkPlan::default()));
     let [(_, returns), (_, both), (_, entries)] = &mut links;
     for (cookie, point) in (u64::from(first_index)..).zip(points) {
-        match (point.entry, point.on_return) {
-            (Some(offset), Some(again)) if method == AttachMethod::Session && offset == again => {
-                both.push(offset, cookie, point.semaphore);
-            }
-            (entry, on_return) => {
-                if let Some(offset) = entry {
-                    entries.push(offset, cookie, point.semaphore);
-                }
-                if let Some(offset) = on_return {
-                    // The entry's link holds the reference to the semaphore: one is enough.
-                    returns.push(offset, cookie, None);
-                }
-            }
+        if let Some(offset) = point.entry {
+            // In a session the program decides, by the kind of a point, whether the return is of interest.
+            let at_entry = if method == AttachMethod::Session { &mut *both } else { &mut *entries };
+            at_entry.push(offset, cookie, point.semaphore);
+        }
+        if let Some(offset) = point.on_return
+            && (method != AttachMethod::Session || point.entry.is_none())
+        {
+            // The entry's link holds the reference to the semaphore: one is enough.
+            returns.push(offset, cookie, None);
         }
     }
     let planned = links.into_iter();
@@ -148,23 +145,19 @@ mod tests {
     }
 
     #[test]
-    fn a_session_has_both_ends_of_a_function() {
+    fn a_session_has_one_link_for_all_entries() {
         let points = [
             point(Some(16), Some(16), None),
-            point(Some(32), None, None),
+            point(Some(32), None, Some(8)),
             point(None, Some(48), None),
-            point(Some(64), Some(64), None),
         ];
         let links = plan_links(&points, 5, AttachMethod::Session);
         let links: Vec<_> = links
             .iter()
             .map(|(end, plan)| (*end, plan.offsets.as_slice(), plan.cookies.as_slice()))
             .collect();
-        let expected: [(_, &[usize], &[u64]); 3] = [
-            (ProbeEnd::Return, &[48], &[7]),
-            (ProbeEnd::Both, &[16, 64], &[5, 8]),
-            (ProbeEnd::Entry, &[32], &[6]),
-        ];
+        let expected: [(_, &[usize], &[u64]); 2] =
+            [(ProbeEnd::Return, &[48], &[7]), (ProbeEnd::Both, &[16, 32], &[5, 6])];
         assert_eq!(links, expected);
     }
 }

@@ -7,7 +7,7 @@
 use crate::arch::calibration_target;
 use crate::attach::PlannedPoint;
 use crate::error::Error;
-use crate::session::{Attachment, BpfSession};
+use crate::session::{Attachment, BpfSession, ProgramCounts};
 use crate::support::AttachMethod;
 use crate::wire::{FrameWire, InstructionKind, LayoutWire, NO_OFFSET};
 use gctrace_abi::{ArgumentRegister, CollectorArguments, ProbePointKind};
@@ -18,18 +18,18 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What the probes of each kind take.
+/// What the probes of each kind take; `None`: that kind was not measured, as it was not hit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
     /// Entry and return of the collector together, with all reads in between; the stack is at least
     /// as deep as `--stack-depth`.
-    pub collect: ProbeTimes,
+    pub collect: Option<ProbeTimes>,
     /// Entry and return of an explicit call (`gc.collect()`, `PyGC_Collect`) together.
-    pub explicit: ProbeTimes,
+    pub explicit: Option<ProbeTimes>,
     /// An entry probe alone, as on the stop-the-world markers of free-threaded builds.
     pub entry: ProbeTimes,
     /// The probes of a collection or an explicit call in a process that is not recorded.
-    pub foreign: ProbeTimes,
+    pub foreign: Option<ProbeTimes>,
 }
 
 /// What a hit takes on this machine.
@@ -88,8 +88,8 @@ const CALLS: u32 = 200;
 const ROUNDS: u32 = 5;
 
 /// Calls with cold caches in a round, each after writing that much memory: more than the second cache
-/// of a CPU has, less than the third. Some 10 ms for each kind.
-const COLD_CALLS: u32 = 12;
+/// of a CPU has, less than the third. Some 5 ms for each kind.
+const COLD_CALLS: u32 = 6;
 const COLD_BYTES: usize = 4 << 20;
 const CACHE_LINE: usize = 64;
 
@@ -133,19 +133,23 @@ impl CalibrationLock {
 }
 
 impl BpfSession {
-    /// Measures the cost of the probes on this machine. Its events are discarded, and so is
-    /// anything else still in the rings: call it last. Returns the probes, to be detached together
-    /// with others ([`crate::detach`]). Call it while holding a [`CalibrationLock`].
+    /// Measures the cost of the probes on this machine: of the kinds that were `hit`, or of all. Its
+    /// events are discarded, and so is anything else still in the rings: call it last. Returns the
+    /// probes, to be detached together with others ([`crate::detach`]). Call it while holding a
+    /// [`CalibrationLock`].
     ///
     /// # Errors
     /// If our own executable cannot be read or probed.
-    pub fn calibrate(&mut self) -> Result<(Calibration, Vec<Attachment>), Error> {
+    pub fn calibrate(
+        &mut self,
+        hit: Option<&ProgramCounts>,
+    ) -> Result<(Calibration, Vec<Attachment>), Error> {
         let pid = std::process::id();
         let offset = own_file_offset()?;
         self.follow(pid)?;
         let layout = self.add_wire_layout(&make_believe_layout())?;
         self.time_every_hit(true);
-        let result = self.measure_all(offset, layout);
+        let result = self.measure_all(offset, layout, hit);
         self.time_every_hit(false);
         self.unfollow(pid);
         result
@@ -155,8 +159,9 @@ impl BpfSession {
         &mut self,
         offset: u64,
         layout: u32,
+        hit: Option<&ProgramCounts>,
     ) -> Result<(Calibration, Vec<Attachment>), Error> {
-        let without = (TargetCalls::warm().time(|| Ok(()))?, TargetCalls::cold().time(|| Ok(()))?);
+        let mut bench = TargetCalls::new();
         let is_session = self.attach_kind() == AttachMethod::Session;
         let mut point = PlannedPoint {
             kind: ProbePointKind::StartTheWorld,
@@ -175,24 +180,47 @@ impl BpfSession {
         let path = Path::new("/proc/self/exe");
         let first = self.next_point();
         let mut probes = vec![self.attach(path, std::slice::from_ref(&point))?];
-        let entry = self.time(ProbePointKind::StartTheWorld, without)?;
+        let entry = self.time(&mut bench, ProbePointKind::StartTheWorld)?;
         if !is_session {
             point.entry = None;
             point.on_return = Some(offset);
             probes.push(self.attach(path, std::slice::from_ref(&point))?);
         }
-        let mut time_as = |kind| {
-            point.kind = kind;
-            for index in first..self.next_point() {
-                self.set_point(index, &point, None)?;
-            }
-            self.time(kind, without)
+        let explicit = [ProbePointKind::GcCollectBuiltin, ProbePointKind::PyGcCollect];
+        let collect = [ProbePointKind::Collect];
+        let is_hit = |kinds: &[ProbePointKind]| {
+            hit.is_none_or(|counts| kinds.iter().any(|kind| counts.hits(*kind) > 0))
         };
-        let explicit = time_as(ProbePointKind::GcCollectBuiltin)?;
-        let collect = time_as(ProbePointKind::Collect)?;
-        self.unfollow(std::process::id());
-        let foreign = self.time(ProbePointKind::Collect, without)?;
+        let mut elsewhere = explicit.iter().chain(&collect);
+        let is_hit_elsewhere =
+            hit.is_none_or(|counts| elsewhere.any(|kind| counts.foreign_hits(*kind) > 0));
+        let (mut times, mut foreign) = ([None; 2], None);
+        for (times, kinds) in times.iter_mut().zip([&explicit[..], &collect[..]]) {
+            if is_hit(kinds) {
+                point.kind = kinds[0];
+                *times = Some(self.time_as(&mut bench, first, &point)?);
+            }
+        }
+        if is_hit_elsewhere {
+            point.kind = ProbePointKind::Collect;
+            self.unfollow(std::process::id());
+            foreign = Some(self.time_as(&mut bench, first, &point)?);
+        }
+        let [explicit, collect] = times;
         Ok((Calibration { collect, explicit, entry, foreign }, probes))
+    }
+
+    /// The same, of probes from index `first` on, as those of `point`.
+    fn time_as(
+        &mut self,
+        bench: &mut TargetCalls,
+        first: u32,
+        point: &PlannedPoint,
+    ) -> Result<ProbeTimes, Error> {
+        for index in first..self.next_point() {
+            self.set_point(index, point, None)?;
+        }
+        self.time(bench, point.kind)
     }
 
     fn time_every_hit(&mut self, is_on: bool) {
@@ -201,58 +229,82 @@ impl BpfSession {
         }
     }
 
-    /// What the current probes take, of a kind; `without` them, calls take that time with warm and
-    /// with cold caches.
-    fn time(&mut self, kind: ProbePointKind, without: (f64, f64)) -> Result<ProbeTimes, Error> {
-        let mut round = |calls: &mut TargetCalls, without_ns: f64| {
-            let before = self.counters()?;
-            let all_ns = (calls.round() - without_ns).max(0.0);
-            let inside_ns = self.counters()?.since(&before).inside_ns(kind).unwrap_or(0.0);
-            self.poll(Duration::ZERO)?;
-            Ok::<_, Error>(ProbeTime { all_ns, inside_ns: inside_ns.min(all_ns) })
+    /// What the current probes take, of a kind.
+    fn time(&mut self, bench: &mut TargetCalls, kind: ProbePointKind) -> Result<ProbeTimes, Error> {
+        let mut time = |caches| {
+            let without_ns = bench.without_ns(caches);
+            let mut rounds = Vec::new();
+            for _ in 0..ROUNDS {
+                let before = self.counters()?;
+                let all_ns = (bench.round(caches) - without_ns).max(0.0);
+                let inside_ns = self.counters()?.since(&before).inside_ns(kind).unwrap_or(0.0);
+                self.poll(Duration::ZERO)?;
+                rounds.push(ProbeTime { all_ns, inside_ns: inside_ns.min(all_ns) });
+            }
+            rounds.sort_by(|one, other| one.all_ns.total_cmp(&other.all_ns));
+            Ok::<_, Error>(rounds.swap_remove(caches.best()))
         };
-        let [warm, cold] = [(TargetCalls::warm(), without.0), (TargetCalls::cold(), without.1)]
-            .map(|(mut calls, without_ns)| {
-                let rounds = (0..ROUNDS).map(|_| round(&mut calls, without_ns));
-                let mut rounds = rounds.collect::<Result<Vec<_>, Error>>()?;
-                rounds.sort_by(|one, other| one.all_ns.total_cmp(&other.all_ns));
-                Ok::<_, Error>(rounds.swap_remove(calls.best()))
-            });
-        let (warm, mut cold) = (warm?, cold?);
+        let (warm, mut cold) = (time(Caches::Warm)?, time(Caches::Cold)?);
         cold.all_ns = cold.all_ns.max(warm.all_ns);
         Ok(ProbeTimes { warm, cold })
     }
 }
 
-/// Calls of the function, with warm or cold caches.
+/// State of the CPU's caches before a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Caches {
+    Warm,
+    Cold,
+}
+
+impl Caches {
+    /// The round that counts, of those sorted by time: with warm caches the least, to which nothing
+    /// else was added; with cold ones the median, as they are more or less cold.
+    fn best(self) -> usize {
+        match self {
+            Self::Warm => 0,
+            Self::Cold => ROUNDS as usize / 2,
+        }
+    }
+}
+
+/// Calls of the function, and what they take without probes.
 pub(crate) struct TargetCalls {
     words: Vec<u64>,
-    /// Written before each call; empty: caches stay warm.
+    /// Written before each call with cold caches.
     memory: Vec<u8>,
+    /// Mean time of a call without probes, in ns, with warm and with cold caches.
+    without_ns: [f64; 2],
 }
 
 impl TargetCalls {
-    pub(crate) fn warm() -> Self {
-        Self { words: make_believe_process(), memory: Vec::new() }
+    /// Measures the calls without probes: none may be in place yet.
+    pub(crate) fn new() -> Self {
+        let (words, memory) = (make_believe_process(), vec![0; COLD_BYTES]);
+        let mut calls = Self { words, memory, without_ns: [0.0; 2] };
+        calls.without_ns = [Caches::Warm, Caches::Cold].map(|caches| {
+            let mut rounds = [(); ROUNDS as usize].map(|()| calls.round(caches));
+            rounds.sort_by(f64::total_cmp);
+            rounds.get(caches.best()).copied().unwrap_or(f64::INFINITY)
+        });
+        calls
     }
 
-    pub(crate) fn cold() -> Self {
-        Self { words: make_believe_process(), memory: vec![0; COLD_BYTES] }
-    }
-
-    /// The round that counts, of those sorted by time: with warm caches the least, to which nothing
-    /// else was added; with cold ones the median, as they are more or less cold.
-    fn best(&self) -> usize {
-        if self.memory.is_empty() { 0 } else { ROUNDS as usize / 2 }
+    fn without_ns(&self, caches: Caches) -> f64 {
+        let [warm_ns, cold_ns] = self.without_ns;
+        match caches {
+            Caches::Warm => warm_ns,
+            Caches::Cold => cold_ns,
+        }
     }
 
     /// Mean time of the calls of a round, in ns.
-    fn round(&mut self) -> f64 {
+    fn round(&mut self, caches: Caches) -> f64 {
         let base = self.words.as_ptr();
         let counter = self.words.get_mut(COUNTER_WORD);
         let counter = counter.map_or(std::ptr::null_mut(), |word| &raw mut *word);
         let call = || calibration_target(base, 0, counter);
-        if self.memory.is_empty() {
+        if matches!(caches, Caches::Warm) {
             let start = Instant::now();
             (0..CALLS).for_each(|_| call());
             return start.elapsed().as_nanos() as f64 / f64::from(CALLS);
@@ -269,18 +321,21 @@ impl TargetCalls {
         took.as_nanos() as f64 / f64::from(COLD_CALLS)
     }
 
-    /// Time of a call; `between` runs after each round, outside the measured time.
-    pub(crate) fn time(
-        mut self,
+    /// What the probes that are in place take of a call, in ns; `between` runs after each round,
+    /// outside the measured time.
+    pub(crate) fn probes_ns(
+        &mut self,
+        caches: Caches,
         mut between: impl FnMut() -> Result<(), Error>,
     ) -> Result<f64, Error> {
         let mut rounds = [0.0; ROUNDS as usize];
         for round in &mut rounds {
-            *round = self.round();
+            *round = self.round(caches);
             between()?;
         }
         rounds.sort_by(f64::total_cmp);
-        Ok(rounds.get(self.best()).copied().unwrap_or(f64::INFINITY))
+        let all_ns = rounds.get(caches.best()).copied().unwrap_or(f64::INFINITY);
+        Ok((all_ns - self.without_ns(caches)).max(0.0))
     }
 }
 

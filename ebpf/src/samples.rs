@@ -6,11 +6,11 @@
 use crate::attach::{LinkPlan, ProbeEnd};
 use crate::error::Error;
 use crate::event::EarlierWait;
-use crate::link;
 use crate::link::{ProbeLink, written};
 use crate::session::BpfSession;
 use crate::support::AttachMethod;
 use crate::wire::EarlierWaitWire;
+use crate::{link, support};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Link, ProgramAttachType};
 use skeleton::{SampleSkel, SampleSkelBuilder};
@@ -42,6 +42,7 @@ impl SamplePrograms {
         let mut open = SampleSkelBuilder::default().open(storage).map_err(Error::Load)?;
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
             rodata.stack_depth = stack_depth.min(crate::MAX_STACK_DEPTH);
+            rodata.has_loops = support::has_loops();
         }
         shared.lend(open.open_object_mut()).map_err(Error::Load)?;
         let attach = session.attach_kind();

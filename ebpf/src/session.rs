@@ -402,8 +402,10 @@ fn load(
         }
     }
     let programs = &mut open.progs;
-    // The others: functions with one probed end.
-    programs.at_both_ends.set_autoload(support.attach() == AttachMethod::Session);
+    // Half of what the verifier takes is for these two: one is enough.
+    let is_session = support.attach() == AttachMethod::Session;
+    programs.at_both_ends.set_autoload(is_session);
+    programs.at_entry.set_autoload(!is_session);
     programs.on_fork.set_autoload(!stops_children);
     programs.on_fork_stopping.set_autoload(stops_children);
     if support.attach() == AttachMethod::Single {

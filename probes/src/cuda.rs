@@ -10,7 +10,7 @@
 mod find;
 mod table;
 
-pub use find::{CudaFile, before_start, cupti_before_start, from_environment, mapped};
+pub use find::{CudaFile, CudaSearch, before_start, cupti_before_start, mapped};
 pub use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
 pub use table::{HOST_FUNCTION, ProbedEnds, ProbedFunction, TABLE};
 

@@ -2,7 +2,7 @@
 //! our own.
 
 use super::{CallProbe, CudaPrograms};
-use crate::calibrate::{ProbeTimes, TargetCalls, own_file_offset};
+use crate::calibrate::{Caches, ProbeTimes, TargetCalls, own_file_offset};
 use crate::error::Error;
 use crate::session::BpfSession;
 use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
@@ -35,7 +35,7 @@ impl CudaPrograms {
 
     fn measure(&mut self, offset: u64) -> Result<CudaCalibration, Error> {
         let file = Path::new("/proc/self/exe");
-        let without = (TargetCalls::warm().time(|| Ok(()))?, TargetCalls::cold().time(|| Ok(()))?);
+        let mut bench = TargetCalls::new();
         let launch = CallProbe {
             function: 0,
             kind: CallKind::Launch,
@@ -48,7 +48,7 @@ impl CudaPrograms {
             grid: GridArgument::Arguments,
         };
         let at_entry = self.attach(file, std::slice::from_ref(&launch))?;
-        let entry = self.time(without)?;
+        let entry = self.time(&mut bench)?;
         let copy = CallProbe {
             kind: CallKind::Copy,
             on_return: true,
@@ -61,15 +61,15 @@ impl CudaPrograms {
         // calibrations.
         drop(at_entry);
         let at_both = self.attach(file, std::slice::from_ref(&copy))?;
-        let both = self.time(without)?;
+        let both = self.time(&mut bench)?;
         drop(at_both);
         Ok(CudaCalibration { entry, both })
     }
 
-    /// What the current probes take; `without` them, calls take that time with warm and cold caches.
-    fn time(&mut self, without: (f64, f64)) -> Result<ProbeTimes, Error> {
-        let warm_ns = TargetCalls::warm().time(|| self.poll().map(drop))? - without.0;
-        let cold_ns = TargetCalls::cold().time(|| self.poll().map(drop))? - without.1;
-        Ok(ProbeTimes::new(warm_ns.max(0.0), cold_ns.max(0.0)))
+    /// What the current probes take.
+    fn time(&mut self, bench: &mut TargetCalls) -> Result<ProbeTimes, Error> {
+        let warm_ns = bench.probes_ns(Caches::Warm, || self.poll().map(drop))?;
+        let cold_ns = bench.probes_ns(Caches::Cold, || self.poll().map(drop))?;
+        Ok(ProbeTimes::new(warm_ns, cold_ns))
     }
 }

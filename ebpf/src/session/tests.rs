@@ -23,10 +23,11 @@ fn hits_of_a_calibration(support: &KernelSupport) -> u64 {
         samples: false,
     };
     let mut session = BpfSession::open(config, support).unwrap();
-    let (calibration, probes) = session.calibrate().unwrap();
+    let (calibration, probes) = session.calibrate(None).unwrap();
     detach(probes);
-    let (collect, explicit) = (calibration.collect.cost(None), calibration.explicit.cost(None));
-    assert!(collect.least_ns > 0.0 && explicit.least_ns > 0.0);
+    for times in [calibration.collect, calibration.explicit, calibration.foreign] {
+        assert!(times.unwrap().cost(None).least_ns > 0.0);
+    }
     let counters = session.counters().unwrap();
     assert!(counters.lost().is_empty());
     let hits = counters.hits(ProbePointKind::Collect);

@@ -61,20 +61,51 @@ pub fn mapped(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
         .collect())
 }
 
-/// Libraries that a process is likely to map: in its interpreter's environment, in its
-/// `LD_LIBRARY_PATH`, and the driver that the loader knows. Each file once.
-///
-/// # Errors
-/// If the process is gone or may not be inspected.
-pub fn from_environment(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
-    let view =
-        ProcessRoot { root: proc_status::root(pid), working: proc_status::working_directory(pid)? };
-    let environment = proc_status::environment(pid)?;
-    let command = proc_status::command_line(pid)?;
-    let program = proc_status::executable(pid).ok();
-    let typed = command.first().map(OsStr::new);
-    let files = view.likely(typed, program.as_deref(), &environment, of_cuda);
-    Ok(view.identified(files))
+/// The environment variables that say where libraries are.
+const VARIABLES: [&str; 5] = ["PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "HOME", "LD_LIBRARY_PATH"];
+
+/// Where a process is likely to find its libraries. Two that are equal find the same files, as long as
+/// none is installed in between.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CudaSearch {
+    /// Device and inode of the process's root.
+    root: (u64, u64),
+    working: PathBuf,
+    typed: Option<String>,
+    program: Option<PathBuf>,
+    environment: [Option<OsString>; VARIABLES.len()],
+}
+
+impl CudaSearch {
+    /// Asks a process.
+    ///
+    /// # Errors
+    /// If the process is gone or may not be inspected.
+    pub fn of(pid: u32) -> Result<Self, ProcessError> {
+        let mut environment = proc_status::environment(pid)?;
+        let root = std::fs::metadata(proc_status::root(pid));
+        Ok(Self {
+            root: root.map_or((0, u64::from(pid)), |root| (root.dev(), root.ino())),
+            working: proc_status::working_directory(pid)?,
+            typed: proc_status::command_line(pid)?.into_iter().next(),
+            program: proc_status::executable(pid).ok(),
+            environment: VARIABLES.map(|name| environment.remove(OsStr::new(name))),
+        })
+    }
+
+    /// The libraries that `pid`, for which this is the search, is likely to map: in its interpreter's
+    /// environment, in its `LD_LIBRARY_PATH`, and the driver that the loader knows. Each file once.
+    #[must_use]
+    pub fn files(&self, pid: u32) -> Vec<CudaFile> {
+        let view = ProcessRoot { root: proc_status::root(pid), working: self.working.clone() };
+        let variables = VARIABLES.iter().zip(&self.environment);
+        let environment = variables
+            .filter_map(|(name, value)| Some((OsString::from(name), value.clone()?)))
+            .collect();
+        let typed = self.typed.as_ref().map(OsStr::new);
+        let files = view.likely(typed, self.program.as_deref(), &environment, of_cuda);
+        view.identified(files)
+    }
 }
 
 /// Libraries that a command is likely to map, before it is started in this process's working

@@ -19,9 +19,10 @@ use gctrace_ebpf::{
 use gctrace_event::{CudaLayer, DeviceMemory, Pause, ProbeCost};
 use gctrace_probes::Machine;
 use gctrace_probes::cuda::{
-    CudaFile, CudaLibrary, CudaPoint, CudaPoints, HOST_FUNCTION, ProbedEnds, ProbedFunction, TABLE,
+    CudaFile, CudaLibrary, CudaPoint, CudaPoints, CudaSearch, HOST_FUNCTION, ProbedEnds,
+    ProbedFunction, TABLE,
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,10 @@ const RESCAN_DELAYS: [Duration; 3] =
 /// How often to look for libraries without mapping events (no system call tracepoints on this
 /// kernel).
 const RESCAN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// For how long the same search, which takes half a millisecond, is not made again. A library that was
+/// installed meanwhile is probed when it is mapped.
+const SEARCHED: Duration = Duration::from_secs(1);
 
 /// The probes on CUDA, NCCL and torch libraries.
 pub(crate) struct CudaProbes {
@@ -44,6 +49,8 @@ pub(crate) struct CudaProbes {
     /// Examined libraries, by device and inode.
     files: HashSet<(u64, u64)>,
     probes: Vec<Attachment>,
+    /// Searches of the last second.
+    searched: HashMap<CudaSearch, Searched>,
     /// The session reports libraries that are being mapped.
     sees_mappings: bool,
     /// Processes to examine, and when.
@@ -58,6 +65,13 @@ pub(crate) struct CudaProbes {
     /// Drivers that were searched for functions that launch one of the host, and those found since.
     drivers: HashSet<(u64, u64)>,
     host_launches: Vec<HostLaunches>,
+}
+
+/// A search for the libraries of a process's environment.
+struct Searched {
+    at: Instant,
+    /// Whether what was found is left to CUPTI; `None` if nothing was found.
+    left: Option<bool>,
 }
 
 /// The functions of a driver that launch a function of the host: their file offsets.
@@ -79,6 +93,7 @@ impl CudaProbes {
             refused: false,
             files: HashSet::new(),
             probes: Vec::new(),
+            searched: HashMap::new(),
             sees_mappings: session.watch_libraries(),
             due: Vec::new(),
             looked_at_all: Instant::now(),
@@ -99,10 +114,21 @@ impl CudaProbes {
         pid: u32,
         calls: &mut CallSources,
     ) {
-        match gctrace_probes::cuda::from_environment(pid) {
-            Ok(files) => self.arm_all(session, pid, &files, calls),
-            Err(error) => tracing::debug!("CUDA libraries: {error}"),
+        let search = match CudaSearch::of(pid) {
+            Ok(search) => search,
+            Err(error) => return tracing::debug!("CUDA libraries: {error}"),
+        };
+        // Of many processes that are started one after another.
+        self.searched.retain(|_, known| known.at.elapsed() < SEARCHED);
+        if let Some(known) = self.searched.get(&search)
+            && known.left.is_none_or(|left| left == calls.is_left_to_cupti(pid))
+        {
+            return;
         }
+        let files = search.files(pid);
+        self.arm_all(session, pid, &files, calls);
+        let left = (!files.is_empty()).then(|| calls.is_left_to_cupti(pid));
+        self.searched.insert(search, Searched { at: Instant::now(), left });
     }
 
     /// Records a process that is already running from now on.

@@ -42,7 +42,7 @@ fn measure(config: &RecordConfig) -> Result<Calibration, Error> {
     // The recorded program is gctrace here, and the command its child.
     let (mut session, _counting) = open_session(config, counting, false)?;
     let turn = CalibrationLock::wait();
-    let (calibration, probes) = session.calibrate()?;
+    let (calibration, probes) = session.calibrate(None)?;
     gctrace_ebpf::detach(probes);
     drop(turn);
     Ok(calibration)

@@ -123,7 +123,7 @@ fn measure(
     source.session.end_alone();
     let cuda = source.cuda.as_mut();
     let cuda_costs = cuda.map(|cuda| cuda.costs(&source.session));
-    let (calibration, own_probes) = match source.session.calibrate() {
+    let (calibration, own_probes) = match source.session.calibrate(Some(counters)) {
         Ok((calibration, probes)) => (Some(calibration), probes),
         Err(error) => {
             tracing::warn!("the overhead of the probes is unknown: {error}");
@@ -238,7 +238,8 @@ fn costs(
         one(
             "collector, entry and return",
             hits(ProbePointKind::Collect),
-            calibration.map(|c| c.collect.cost(counters.inside_ns(ProbePointKind::Collect))),
+            calibration
+                .and_then(|c| Some(c.collect?.cost(counters.inside_ns(ProbePointKind::Collect)))),
         ),
         one(
             "collector, USDT probe",
@@ -248,7 +249,7 @@ fn costs(
         one(
             "explicit call, entry and return",
             explicit.map(hits).iter().sum(),
-            calibration.map(|c| c.explicit.cost(explicit_inside)),
+            calibration.and_then(|c| Some(c.explicit?.cost(explicit_inside))),
         ),
         one(
             "stop-the-world, start and end",
@@ -287,13 +288,13 @@ fn collector_elsewhere(counters: &ProgramCounts, calibration: Option<Calibration
         0 => foreign.iter().map(|(hits, _)| hits).sum::<u64>(),
         known => known,
     };
-    let each = calibration.map(|c| {
-        let (both, entry) = (c.foreign.cost(None), c.entry.cost(None));
-        let each = foreign.iter().map(|(hits, point)| {
-            let ratio = *hits as f64 / count as f64;
-            if point.has_return() { both.times(ratio) } else { entry.times(ratio) }
-        });
-        each.fold(HitCost::default(), HitCost::plus)
+    let each = calibration.and_then(|c| {
+        let hits = foreign.iter().filter(|(hits, _)| *hits > 0);
+        hits.map(|(hits, point)| {
+            let times = if point.has_return() { c.foreign? } else { c.entry };
+            Some(times.cost(None).times(*hits as f64 / count as f64))
+        })
+        .try_fold(HitCost::default(), |sum, cost| Some(sum.plus(cost?)))
     });
     ProbeCost::new(ProbeCost::COLLECTOR_ELSEWHERE, count, each)
 }

@@ -8,6 +8,7 @@ Needs Chromium, and root for what only kernel probes record. Times differ from r
 
 import argparse
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,8 +37,9 @@ def main():
             subprocess.run([options.gctrace, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
         gctrace("demo", "-q", "-o", "demo.json")
-        program = CHECKOUT / "examples/train.py"
-        gctrace("record", "-q", "-o", "train.json", "--", "python3", program)
+        # By a relative path: the page shows the command.
+        shutil.copytree(CHECKOUT / "examples", f"{folder}/examples")
+        gctrace("record", "-q", "-o", "train.json", "--", "python3", "examples/train.py")
         for name in ("demo", "train"):
             gctrace("report", f"{name}.json", "-o", f"{name}.html")
         for name, (of, width, height, dark, selector, wanted) in PICTURES.items():

@@ -19,8 +19,8 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent.parent
 # Relative clauses in 1,000 words; words of the mean sentence, of a bullet or table cell, and of a paragraph.
 RELATIVE, SENTENCE, BULLET, PARAGRAPH = 1.5, 18, 60, 120
-# Words of all pages together, CHANGELOG.md and the tables of FORMATS apart.
-TOTAL = 26_500
+# Words of all pages together, apart from CHANGELOG.md, the tables of FORMATS and the crates' READMEs.
+TOTAL = 25_000
 GENERATED = {"docs/commands.md", "docs/records.md", "docs/report-schema.md", "docs/metrics.md", "docs/first-screens.md",
              "docs/example-report.md"}
 # Descriptions of formats, whose tables are for looking up.
@@ -128,7 +128,9 @@ def code(root):
 
 def counted(name, page):
     """Words that count towards TOTAL."""
-    return 0 if name == "CHANGELOG.md" else page.words - page.cells if name in FORMATS else page.words
+    if name == "CHANGELOG.md" or name.endswith("/README.md") and not name.startswith("docs/"):
+        return 0
+    return page.words - page.cells if name in FORMATS else page.words
 
 
 def check(found):
@@ -152,7 +154,7 @@ def listing(root):
         total += counted(name, page)
         mark = "  not yet" if name in NOT_YET else "" if not list(page.faults()) else "  too much"
         print(f"{page.words:5}  {page.rate:9.1f}  {page.sentence:8.1f}  {len(page.long):11}  {name}{mark}")
-    print(f"{total:5}  words of all pages, CHANGELOG.md and tables of formats apart")
+    print(f"{total:5}  words that count towards TOTAL")
     for kind, words, clauses in code(root):
         print(f"{words:5}  {1000 * clauses / words:9.1f}  {kind} in Rust, tests apart")
 

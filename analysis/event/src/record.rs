@@ -22,39 +22,25 @@ mod recording;
 mod segment;
 mod step;
 
-pub use allocations::{Allocations, Pressure};
-pub use called::{Called, CalledKind};
-pub use counters::{Counter, Counters, ProcessCounters};
-pub use cpu_samples::CpuSamples;
-pub use cuda::{
-    CudaCall, CudaLaunches, CudaLayer, DeviceMemory, EmptyCache, GpuApi, PauseMemory, is_launch,
-};
-pub use garbage::{
-    AliveLines, BirthCount, CycleCount, CycleEdge, CycleId, CycleSignature, Garbage, KindCount,
-    KindId, ObjectKind,
-};
-pub use gpu::{GpuDevice, GpuProcess, GpuSample, is_throttling};
-pub use gpu_work::{
-    Annotation, Collective, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, HostCode, HostCodeKind,
-};
-pub(crate) use kind::{ByName, Declared, LONGEST_NS, OfAnyKind};
+pub use allocations::*;
+pub use called::*;
+pub use counters::*;
+pub use cpu_samples::*;
+pub use cuda::*;
+pub use garbage::*;
+pub use gpu::*;
+pub use gpu_work::*;
+pub(crate) use kind::{Declared, LONGEST_NS, OfAnyKind};
 pub use kind::{Head, Kind, Members, Phase, SpacedClass};
-pub use layers::{
-    AllocatorMemory, LayerHeld, LayerMade, LayerMark, LayerRow, Layers, LayersRemark,
-};
-pub use off_cpu::{OffCpu, OffCpuReason};
-pub use process::{
-    CollectorKind, GcSettings, Interpreter, Process, ProcessExit, ProcessOrigin, ThreadName,
-};
-pub use recording::{
-    EventSource, ExaminedProcesses, HitCost, OmittedPauses, ProbeCost, RecordingMode, TraceEnd,
-    TraceHeader, UnseenCollections,
-};
-pub use segment::{GenerationTotal, NotKept, OmittedGpuWork, RecordedTotals, Segment};
-pub use step::{NamedMarker, StepMark};
+pub use layers::*;
+pub use off_cpu::*;
+pub use process::*;
+pub use recording::*;
+pub use segment::*;
+pub use step::*;
 
 use bitcode::{Decode, Encode};
-use kind::{declare, placed, records};
+use kind::{declare, placed, read, records};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use strum::{AsRefStr, IntoStaticStr, VariantArray};

@@ -14,10 +14,10 @@ use super::error::{ReadError, TracePosition};
 use super::events::{ChromeEvent, EventReader, SkippedValues, TraceEntry, TraceProperty};
 use super::input::TraceInput;
 use super::value::JsonValue;
-use crate::record::{ByName, Declared};
+use crate::record::Declared;
 use crate::{
-    EventSource, Head, Note, NotebookCells, Pause, ProcessExit, Record, RecordingMode, ThreadName,
-    TraceEnd, TraceHeader, UnpairedPauses,
+    EventSource, Head, Kind, Note, NotebookCells, Pause, ProcessExit, Record, RecordingMode,
+    ThreadName, TraceEnd, TraceHeader, UnpairedPauses,
 };
 use bitcode::{Decode, Encode};
 use code::CodeFilter;
@@ -338,46 +338,39 @@ fn metadata<'a>(
         }),
         b"gctrace_counters" => Record::Counters(pauses::process_counters(event, report)?),
         b"gctrace_end" => Record::End(end(event, report)?),
-        name => match Record::by_name(name, Named { event, names, report }) {
-            Some(record) => record?,
-            None => return Err(DecodeError::Other),
-        },
+        name => {
+            let mut args = event.args.deserializer();
+            let head = |kind| head(kind, event, names, report);
+            let record = Record::by_name(name, &mut args, head).ok_or(DecodeError::Other)?;
+            record?
+        }
     };
     Ok(DecodedItem::Record(record))
 }
 
-/// Reads a kind that gctrace alone writes.
-struct Named<'a, 'e, R> {
-    event: &'a ChromeEvent<'e>,
-    names: &'a mut FrameNumbers,
-    report: &'a mut R,
-}
-
-impl<R: FnMut(Problem)> ByName for Named<'_, '_, R> {
-    type Result = Result<Record, Problem>;
-
-    fn read<T: Declared + DeserializeOwned + Into<Record>>(self) -> Self::Result {
-        let Self { event, names, report } = self;
-        let (kind, has) = (T::KIND, T::KIND.members);
-        let mut head = Head::default();
-        if has.pid {
-            head.pid = Some(id(event.pid).ok_or(kind.no_pid)?);
-        }
-        if has.tid {
-            head.tid = Some(id(event.tid).ok_or(kind.no_tid)?);
-        }
-        if has.ts {
-            let at_ns = time(event.ts)?;
-            head.span_ns = Some((at_ns, at_ns));
-        }
-        if has.stack && !event.stack.is_missing() {
-            head.stack = names.id(event.stack, report);
-        }
-        let mut record: T = args(event, kind.damaged)?;
-        record.place(head);
-        record.check()?;
-        Ok(record.into())
+/// What the line of a kind has besides `args`.
+fn head(
+    kind: &Kind,
+    event: &ChromeEvent<'_>,
+    names: &mut FrameNumbers,
+    report: &mut impl FnMut(Problem),
+) -> Result<Head, Problem> {
+    let has = kind.members;
+    let mut head = Head::default();
+    if has.pid {
+        head.pid = Some(id(event.pid).ok_or(kind.no_pid)?);
     }
+    if has.tid {
+        head.tid = Some(id(event.tid).ok_or(kind.no_tid)?);
+    }
+    if has.ts {
+        let at_ns = time(event.ts)?;
+        head.span_ns = Some((at_ns, at_ns));
+    }
+    if has.stack && !event.stack.is_missing() {
+        head.stack = names.id(event.stack, report);
+    }
+    Ok(head)
 }
 
 fn display_name(event: &ChromeEvent<'_>) -> Result<String, DecodeError> {

@@ -6,6 +6,7 @@
 use super::number;
 use super::tokens::MemberRanges;
 use serde::de::DeserializeOwned;
+use serde_json::de::SliceRead;
 use std::borrow::Cow;
 
 /// The text of one JSON value, valid if it comes from the scanner; a missing field is empty text.
@@ -117,6 +118,11 @@ impl<'a> JsonValue<'a> {
     /// The errors of `serde_json`.
     pub fn parse<T: DeserializeOwned>(self) -> serde_json::Result<T> {
         serde_json::from_slice(self.0)
+    }
+
+    /// For types that are known later. The text is one whole value.
+    pub(crate) fn deserializer(self) -> serde_json::Deserializer<SliceRead<'a>> {
+        serde_json::Deserializer::from_slice(self.0)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Samples of what threads execute.
 
 use super::FrameId;
-use super::kind::{Phase, declare};
+use super::kind::{LONGEST_NS, Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ declare! {
     CpuSamples: Phase::Meta, "gctrace_samples", "samples",
     pid: pid, tid: tid, at: at_ns, end: until_ns, stack: stack, spaced: Samples, by: "--sample";
     fn check(&self) -> Result<(), &'static str> {
-        if self.count == 0 || self.until_ns < self.at_ns {
+        if self.count == 0 || !(self.at_ns..=LONGEST_NS).contains(&self.until_ns) {
             return Err("samples of a thread end before they start, or are none");
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! documenting follow from these two.
 
 use super::FrameId;
+use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
 /// Longest time in ns that is read: 2^53 µs, 285 years, beyond which µs as a float are not exact any more, with
@@ -94,6 +95,8 @@ pub struct Kind {
     pub members: Members,
     /// The problem to report when `args` cannot be read.
     pub damaged: &'static str,
+    /// What to report of a line whose end is before its start, or beyond all times.
+    pub no_span: &'static str,
     /// What to report of a line without a process id.
     pub no_pid: &'static str,
     /// What to report of a line without a thread id.
@@ -256,6 +259,7 @@ macro_rules! declare {
                     stack: $crate::record::kind::is_given(&[$(stringify!($stack))?]),
                 },
                 damaged: concat!("a record of ", $noun, " is damaged"),
+                no_span: concat!($noun, " ends before it starts"),
                 no_pid: concat!("the \"pid\" of ", $noun, " is not a process id"),
                 no_tid: concat!("the \"tid\" of ", $noun, " is not a thread id"),
             };
@@ -314,10 +318,20 @@ pub(crate) trait OfAnyKind {
     fn of<T: Declared + serde::Serialize>(self, record: &T) -> Self::Result;
 }
 
-/// Makes a record of the kind that a name is of.
-pub(crate) trait ByName {
-    type Result;
-    fn read<T: Declared + serde::de::DeserializeOwned + Into<super::Record>>(self) -> Self::Result;
+/// A record from its `args`, with what its line has besides.
+pub(crate) fn read<'de, T: Declared + Deserialize<'de>, A: Deserializer<'de>>(
+    args: A,
+    head: impl FnOnce(&'static Kind) -> Result<Head, &'static str>,
+) -> Result<T, &'static str> {
+    let head = head(T::KIND)?;
+    let mut record = T::deserialize(args).or(Err(T::KIND.damaged))?;
+    record.place(head);
+    record.check()?;
+    let is_damaged = |(start_ns, end_ns)| !(start_ns..=LONGEST_NS).contains(&end_ns);
+    if record.span_ns().is_some_and(is_damaged) {
+        return Err(T::KIND.no_span);
+    }
+    Ok(record)
 }
 
 /// Makes [`Record`](super::Record) and its functions from the list of all kinds. The reader finds `named` kinds by
@@ -412,11 +426,19 @@ macro_rules! records {
                 }
             }
 
-            /// `None` for a name that no kind has.
-            pub(crate) fn by_name<F: ByName>(name: &[u8], action: F) -> Option<F::Result> {
+            /// The record in a line of this name; `None` if none of the kinds that only gctrace writes has it. `head`:
+            /// what the line has besides `args`, of which only the start of the span counts: its end is in `args`.
+            ///
+            /// # Errors
+            /// What is wrong, as a sentence for the user.
+            pub fn by_name<'de, A: serde::Deserializer<'de>>(
+                name: &[u8],
+                args: A,
+                head: impl FnOnce(&'static Kind) -> Result<Head, &'static str>,
+            ) -> Option<Result<Self, &'static str>> {
                 $(
                     if name == <$ntype as Declared>::KIND.name.as_bytes() {
-                        return Some(action.read::<$ntype>());
+                        return Some(read::<$ntype, A>(args, head).map(Self::$named));
                     }
                 )*
                 None

@@ -1,308 +1,250 @@
-//! Headers, records and ends of traces, any.
+//! Headers, records and ends of traces, any: of their types, by [`Choices`]. What other tools write, too, is read and
+//! written member by member, and so it is made here.
 
-mod garbage;
-mod gpu_work;
-mod layers;
+mod choices;
 
+use choices::Choices;
 use gctrace_event::{
-    CollectorKind, Counter, Counters, EventSource, ExaminedProcesses, FORMAT, Frame, GcReason,
-    GcSettings, GenerationTotal, GpuDevice, GpuProcess, GpuSample, Interpreter, NotKept, Note,
-    OmittedPauses, Pause, Pressure, ProbeCost, Process, ProcessCounters, ProcessExit,
-    ProcessOrigin, Record, RecordedTotals, RecordingMode, Segment, ThreadName, TraceEnd,
-    TraceHeader, UnseenCollections,
+    Annotation, Collective, Counter, Counters, CudaCall, CudaLaunches, CudaLayer, DeviceMemory,
+    EventSource, FORMAT, Frame, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, Head, Kind, NamedMarker,
+    Note, Pause, ProcessCounters, ProcessExit, Record, StepMark, ThreadName, TraceEnd, TraceHeader,
 };
-use gctrace_units::{Count, Ns};
-use proptest::collection::{btree_map, vec};
-use proptest::option::of;
+use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
 
-/// Times of a machine that has been up for at most some 280 years.
-fn time() -> impl Strategy<Value = u64> {
-    0..(1u64 << 62)
+fn made<T: std::fmt::Debug>(make: impl Fn(&mut Choices) -> T) -> impl Strategy<Value = T> {
+    vec(any::<u64>(), 0..100).prop_map(move |numbers| make(&mut Choices::new(numbers)))
 }
 
-fn count() -> impl Strategy<Value = Option<u64>> {
-    of(0..(1u64 << 62))
+pub(crate) fn header() -> impl Strategy<Value = TraceHeader> {
+    made(|choices| TraceHeader {
+        format: FORMAT.to_owned(),
+        started_ns: choices.time(),
+        ..choices.any()
+    })
 }
 
-fn reason() -> impl Strategy<Value = GcReason> {
-    prop_oneof![
-        Just(GcReason::Automatic),
-        Just(GcReason::Manual),
-        Just(GcReason::Shutdown),
-        Just(GcReason::Unknown),
-    ]
+pub(crate) fn end() -> impl Strategy<Value = TraceEnd> {
+    made(|choices| TraceEnd { ended_ns: choices.time(), ..choices.any() })
 }
 
-prop_compose! {
-    fn counters()(
-        values in vec((prop::sample::select(Counter::ALL), 0..(1u64 << 62)), 0..12),
-        (scaled, migrated) in any::<(bool, bool)>(),
-    ) -> Counters {
-        let mut counters = Counters::default();
-        (counters.scaled, counters.migrated) = (scaled, migrated);
-        values.iter().for_each(|(counter, value)| counters.set(*counter, *value));
-        counters
-    }
+pub(crate) fn frame() -> impl Strategy<Value = Record> {
+    made(|choices| Record::Frame(choices.any::<Frame>()))
 }
 
-prop_compose! {
-    pub(crate) fn frame()(
-        (id, parent, line) in any::<(u32, Option<u32>, Option<u32>)>(),
-        (function, file) in any::<(String, String)>(),
-    ) -> Record {
-        Record::Frame(Frame { id, parent, function, file, line })
-    }
+pub(crate) fn pause() -> impl Strategy<Value = Record> {
+    made(|choices| Record::Pause(any_pause(choices)))
 }
 
-prop_compose! {
-    fn process_counters()(
-        pid in any::<u32>(),
-        (since_ns, length_ns) in (time(), 0..(1u64 << 61)),
-        counters in counters(),
-    ) -> Record {
-        let at_ns = since_ns + length_ns;
-        Record::Counters(ProcessCounters { pid, since_ns, at_ns, counters })
-    }
-}
-
-prop_compose! {
-    fn pressure()(
-        pid in any::<u32>(),
-        (since_ns, length_ns) in (time(), 0..(1u64 << 61)),
-        (collections, net_containers) in any::<(u64, u64)>(),
-        counts in any::<Option<[u32; 3]>>(),
-        (arenas_mapped, arenas_unmapped) in any::<(Option<u64>, Option<u64>)>(),
-        (resident_bytes, private_bytes, kept_bytes) in any::<(Option<u64>, Option<u64>, Option<u64>)>(),
-        (cpu_ns, cpu_wait_ns) in any::<(Option<u64>, Option<u64>)>(),
-    ) -> Record {
-        Record::Pressure(Pressure {
-            pid, since_ns, at_ns: since_ns + length_ns, collections, net_containers, counts,
-            arenas_mapped, arenas_unmapped, resident_bytes, private_bytes, kept_bytes, cpu_ns, cpu_wait_ns,
-        })
-    }
-}
-
-prop_compose! {
-    fn gpu_device()(
-        (index, at_ns, mig) in (any::<u32>(), time(), any::<bool>()),
-        (uuid, name, driver) in any::<(Option<String>, Option<String>, Option<String>)>(),
-        memory_total_bytes in any::<Option<u64>>(),
-    ) -> Record {
-        Record::GpuDevice(GpuDevice { index, at_ns, uuid, name, memory_total_bytes, driver, mig })
-    }
-}
-
-prop_compose! {
-    fn gpu_sample()(
-        (device, at_ns) in (0..3u32, time()),
-        (utilization_percent, memory_utilization_percent) in any::<(Option<u32>, Option<u32>)>(),
-        (memory_used_bytes, power_mw) in any::<(Option<u64>, Option<u32>)>(),
-        (sm_clock_mhz, memory_clock_mhz) in any::<(Option<u32>, Option<u32>)>(),
-        (pcie_rx_kb_per_s, pcie_tx_kb_per_s) in any::<(Option<u32>, Option<u32>)>(),
-        throttle_reasons in of(vec(any::<String>(), 0..3)),
-        processes in of(vec(any::<(u32, Option<u64>)>(), 0..3)),
-    ) -> Record {
-        let process = |(pid, memory_bytes)| GpuProcess { pid, memory_bytes };
-        let processes = processes.map(|all| all.into_iter().map(process).collect());
-        Record::GpuSample(GpuSample {
-            device, at_ns, utilization_percent, memory_utilization_percent, memory_used_bytes,
-            power_mw, sm_clock_mhz, memory_clock_mhz, pcie_rx_kb_per_s, pcie_tx_kb_per_s,
-            throttle_reasons, processes,
-        })
-    }
-}
-
-fn source() -> impl Strategy<Value = EventSource> {
-    let both = (time(), 0..(1u64 << 61)).prop_map(|(start_ns, length_ns)| EventSource::Both {
-        start_ns,
-        end_ns: start_ns + length_ns,
-    });
-    prop_oneof![Just(EventSource::Probes), Just(EventSource::Injected), both]
-}
-
-prop_compose! {
-    pub(crate) fn pause()(
-        (pid, tid) in any::<(u32, u32)>(),
-        (start_ns, length_ns) in (time(), 0..(1u64 << 61)),
-        generation in prop_oneof![0..3u8, Just(Pause::UNKNOWN_GENERATION)],
-        reason in reason(),
-        (collected, uncollectable, cpu_ns) in (count(), count(), count()),
-        (stop_the_world_ns, oldest_objects, heap_objects) in (count(), count(), count()),
-        interpreter in any::<Option<i64>>(),
-        unfinished in any::<bool>(),
-        (stack, young_count, counters) in (any::<Option<u32>>(), count(), counters()),
-        freed_bytes in count(),
-        source in source(),
-    ) -> Record {
-        Record::Pause(Pause {
-            pid, tid, start_ns, end_ns: start_ns + length_ns, generation, reason, collected,
-            uncollectable, interpreter, cpu_ns, stop_the_world_ns, oldest_objects, heap_objects,
-            unfinished, stack, young_count, counters, source, freed_bytes,
-        })
-    }
-}
-
-prop_compose! {
-    fn interpreter()(
-        (file, version, found_by) in any::<(String, String, String)>(),
-        collector in prop_oneof![
-            Just(CollectorKind::Generational), Just(CollectorKind::Incremental),
-            Just(CollectorKind::FreeThreaded), "[A-Z]*".prop_map(CollectorKind::Other),
-        ],
-        free_threaded in any::<bool>(),
-        build_id in any::<Option<String>>(),
-    ) -> Interpreter {
-        Interpreter { file, version, free_threaded, collector, found_by, build_id }
-    }
-}
-
-prop_compose! {
-    fn process()(
-        pid in any::<u32>(),
-        (namespace_pid, parent, rank) in any::<(Option<u32>, Option<u32>, Option<u32>)>(),
-        origin in prop_oneof![Just(ProcessOrigin::Launched), Just(ProcessOrigin::Child), Just(ProcessOrigin::Attached)],
-        since_ns in time(),
-        command in vec(any::<String>(), 0..4),
-        interpreter in of(interpreter()),
-        torch in of(any::<String>()),
-        memory_limit_bytes in any::<Option<u64>>(),
-        unseen in of(unseen()),
-    ) -> Record {
-        Record::Process(Process {
-            pid, namespace_pid, parent, origin, since_ns, command, rank, interpreter, torch,
-            memory_limit_bytes, unseen,
-        })
-    }
-}
-
-prop_compose! {
-    fn unseen()(
-        (at_start, at_end, uncounted, end_ns) in any::<(u64, u64, u64, u64)>(),
-    ) -> UnseenCollections {
-        UnseenCollections { at_start, at_end, uncounted, end_ns }
-    }
-}
-
-prop_compose! {
-    pub(crate) fn end()(
-        ended_ns in time(),
-        why in any::<String>(),
-        exit_code in any::<Option<i32>>(),
-        lost in btree_map(any::<String>(), any::<u64>(), 0..3),
-        unseen in of(unseen()),
-        processes in of((any::<u64>(), any::<Option<u64>>(), btree_map(any::<String>(), any::<u64>(), 0..3))),
-        (omitted, waits) in any::<((u64, u64), (u64, u64))>(),
-        others in btree_map(any::<String>(), any::<(u64, u64)>(), 0..3),
-        probes in vec((any::<String>(), any::<u64>(), of(0.0..1e6f64)), 0..3),
-        totals in of(segment()),
-    ) -> TraceEnd {
-        TraceEnd {
-            ended_ns, why, exit_code, lost, unseen,
-            processes: processes
-                .map(|(python, other, unexamined)| ExaminedProcesses { python, other, unexamined }),
-            omitted: OmittedPauses::of(omitted.0, omitted.1),
-            omitted_waits: OmittedPauses::of(waits.0, waits.1),
-            omitted_others: others
-                .into_iter()
-                .map(|(name, (count, total_ns))| (name, OmittedPauses::of(count, total_ns)))
-                .collect(),
-            probes: probes
-                .into_iter()
-                .map(|(probe, hits, ns_per_hit)| ProbeCost {
-                    probe,
-                    hits,
-                    ns_per_hit,
-                    ns_per_hit_range: ns_per_hit.map(|ns| [ns / 2.0, ns * 2.0]),
-                })
-                .collect(),
-            totals: totals.map(|segment| segment.before),
-            cpu_ns: Some(ended_ns),
-        }
-    }
-}
-
+/// Any record; pauses and frames more often.
 pub(crate) fn record() -> impl Strategy<Value = Record> {
-    prop_oneof![
-        4 => pause(),
-        1 => process(),
-        2 => frame(),
-        1 => process_counters(),
-        1 => pressure(),
-        1 => gpu_device(),
-        2 => gpu_sample(),
-        10 => gpu_work::record(),
-        3 => garbage::record(),
-        1 => layers::record(),
-        1 => (any::<u32>(), time(), any::<Option<i32>>(), any::<Option<i32>>()).prop_map(
-            |(pid, at_ns, code, signal)| {
-                Record::ProcessExit(ProcessExit { pid, at_ns, code, signal })
-            }
-        ),
-        1 => (any::<u32>(), any::<u32>(), any::<String>())
-            .prop_map(|(pid, tid, name)| Record::ThreadName(ThreadName { pid, tid, name })),
-        1 => (any::<u32>(), time(), any::<Option<bool>>(), any::<[i32; 3]>(), of(1..=u32::MAX)).prop_map(
-            |(pid, at_ns, enabled, thresholds, stack)| {
-                Record::Settings(GcSettings { pid, at_ns, enabled, thresholds, stack })
-            }
-        ),
-        1 => (any::<Option<u32>>(), time(), any::<String>())
-            .prop_map(|(pid, at_ns, message)| Record::Note(Note { pid, at_ns, message })),
-    ]
+    prop_oneof![4 => pause(), 2 => frame(), 10 => of_profilers(), 20 => of_gctrace()]
 }
 
-prop_compose! {
-    fn segment()(
-        (number, recording_started_ns, recording_started_unix_ns, lost) in any::<(u64, u64, u64, u64)>(),
-        (count, total_ns, min_wait_ns) in any::<(u64, u64, u64)>(),
-        generations in btree_map(any::<u8>(), any::<(u64, u64, u64)>(), 0..4),
-    ) -> Segment {
-        let generations = generations.into_iter().map(|(generation, (count, total_ns, collected))| {
-            GenerationTotal {
-                generation,
-                count: Count(count),
-                total_ns: Ns(total_ns),
-                collected: Count(collected),
-                ..GenerationTotal::default()
-            }
-        });
-        let generations = generations.collect();
-        let omitted = OmittedPauses::of(count, total_ns);
-        let (waits, omitted_waits) = (omitted, OmittedPauses::of(total_ns, count));
-        let (operations, calls) = (waits, omitted_waits);
-        let before = RecordedTotals {
-            generations, omitted, waits, omitted_waits, operations, calls, lost,
-            not_kept: NotKept { count, longest_ns: total_ns, longest_at_ns: min_wait_ns },
-        };
-        Segment { number, recording_started_ns, recording_started_unix_ns, min_wait_ns, before }
+/// A record of a kind that only gctrace writes, as its reader believes it.
+fn of_kind(name: &str, numbers: Vec<u64>) -> Option<Result<Record, &'static str>> {
+    let mut choices = Choices::new(numbers);
+    let head = head(&mut choices);
+    Record::by_name(name.as_bytes(), &mut choices, |_| Ok(head))
+}
+
+fn of_gctrace() -> impl Strategy<Value = Record> {
+    let names = Record::KINDS.iter().map(|(_, _, kind)| kind.name);
+    let names: Vec<_> = names.filter(|name| of_kind(name, Vec::new()).is_some()).collect();
+    (prop::sample::select(names), vec(any::<u64>(), 1..100))
+        .prop_filter_map("not believed", |(name, numbers)| of_kind(name, numbers)?.ok())
+}
+
+/// Two records of such a kind, always the same: one with members, and one with as few as possible.
+pub(crate) fn examples(name: &str) -> Vec<Record> {
+    let numbers = (0..200).map(|first| (0..100).map(|at| (first + at) * 0x9e37_79b9 | 1).collect());
+    let with_members = numbers.filter_map(|numbers| of_kind(name, numbers)?.ok()).next();
+    with_members.into_iter().chain(of_kind(name, Vec::new()).and_then(Result::ok)).collect()
+}
+
+fn head(choices: &mut Choices) -> Head {
+    let at_ns = choices.time();
+    Head {
+        pid: Some(choices.any()),
+        tid: Some(choices.any()),
+        span_ns: Some((at_ns, at_ns)),
+        stack: choices.id(),
     }
 }
 
-prop_compose! {
-    pub(crate) fn header()(
-        (gctrace, host, kernel) in any::<(String, String, String)>(),
-        command in vec(any::<String>(), 0..4),
-        (attached_pid, rank) in any::<(Option<u32>, Option<u32>)>(),
-        cpus in of(1..=u32::MAX),
-        (started_ns, started_unix_ns, min_pause_ns) in any::<(u64, u64, u64)>(),
-        (follow, stack_depth, cuda) in any::<(bool, u32, Option<String>)>(),
-        mode in prop_oneof![
-            Just(RecordingMode::Ebpf), Just(RecordingMode::Inject), Just(RecordingMode::Both),
-            "[g-z]+".prop_map(RecordingMode::Other),
-        ],
-        counters in vec(any::<String>(), 0..3),
-        counters_missing in btree_map(any::<String>(), any::<String>(), 0..3),
-        sample_hz in any::<Option<u32>>(),
-        segment in of(segment()),
-        (git_commit, git_modified, step_function) in any::<(Option<String>, Option<bool>, Option<String>)>(),
-    ) -> TraceHeader {
-        let started_ns = started_ns >> 2;
-        TraceHeader {
-            git_commit, git_modified, step_function, sample_hz,
-            format: FORMAT.to_owned(), gctrace, command, attached_pid, host, kernel, cpus, rank,
-            started_ns, started_unix_ns, min_pause_ns, follow, stack_depth, cuda, mode,
-            counters,
-            counters_missing, segment,
+fn of_profilers() -> impl Strategy<Value = Record> {
+    const MAKE: [fn(&mut Choices) -> Record; 12] = [
+        |choices| {
+            let (pid, at_ns) = (choices.any(), choices.time());
+            Record::ProcessExit(ProcessExit { pid, at_ns, ..choices.any() })
+        },
+        |choices| {
+            let (pid, at_ns) = (choices.any(), choices.time());
+            Record::Note(Note { pid, at_ns, ..choices.any() })
+        },
+        |choices| {
+            let (pid, tid, name) = choices.any();
+            Record::ThreadName(ThreadName { pid, tid, name })
+        },
+        |choices| {
+            let (since_ns, at_ns) = choices.span();
+            let counters = counters(choices);
+            Record::Counters(ProcessCounters { pid: choices.any(), since_ns, at_ns, counters })
+        },
+        |choices| {
+            let ((pid, tid), (first_ns, last_ns)) = (choices.any(), choices.span());
+            Record::CudaLaunches(CudaLaunches { pid, tid, first_ns, last_ns, ..choices.any() })
+        },
+        |choices| {
+            let ((pid, tid, device_type, device), at_ns) = (choices.any(), choices.time());
+            let (bytes, allocated, reserved) = choices.any();
+            Record::DeviceMemory(DeviceMemory {
+                pid,
+                tid,
+                at_ns,
+                device_type,
+                device,
+                bytes,
+                allocated,
+                reserved,
+            })
+        },
+        |choices| {
+            let ((pid, tid), (start_ns, end_ns)) = (choices.any(), choices.span());
+            let marker = marker(choices);
+            Record::Step(StepMark { pid, tid, marker, start_ns, end_ns, cpu_ns: choices.any() })
+        },
+        |choices| {
+            let ((pid, tid, name), (start_ns, end_ns)) = (choices.any(), choices.span());
+            Record::Annotation(Annotation { pid, tid, name, start_ns, end_ns })
+        },
+        |choices| Record::CudaCall(call(choices)),
+        |choices| Record::GpuOp(op(choices)),
+        |choices| Record::GpuSync(sync(choices)),
+        |choices| Record::Pause(any_pause(choices)),
+    ];
+    (prop::sample::select(&MAKE[..]), vec(any::<u64>(), 0..100))
+        .prop_map(|(make, numbers)| make(&mut Choices::new(numbers)))
+        .prop_filter("a mark of a step", |record| match record {
+            Record::Annotation(of) => NamedMarker::from_annotation(&of.name).is_none(),
+            _ => true,
+        })
+}
+
+fn counters(choices: &mut Choices) -> Counters {
+    let mut counters = Counters::default();
+    (counters.scaled, counters.migrated) = choices.any();
+    for counter in Counter::ALL {
+        if let Some(value) = choices.count() {
+            counters.set(*counter, value);
         }
     }
+    counters
+}
+
+fn any_pause(choices: &mut Choices) -> Pause {
+    let ((pid, tid), (start_ns, end_ns)) = (choices.any(), choices.span());
+    let (injected_ns, injected_end_ns) = choices.span();
+    let both = EventSource::Both { start_ns: injected_ns, end_ns: injected_end_ns };
+    Pause {
+        pid,
+        tid,
+        start_ns,
+        end_ns,
+        reason: choices.any(),
+        generation: choices.of(&[0, 1, 2, Pause::UNKNOWN_GENERATION]),
+        collected: choices.count(),
+        uncollectable: choices.count(),
+        interpreter: choices.any(),
+        cpu_ns: choices.count(),
+        stop_the_world_ns: choices.count(),
+        oldest_objects: choices.count(),
+        heap_objects: choices.count(),
+        young_count: choices.count(),
+        freed_bytes: choices.count(),
+        unfinished: choices.any(),
+        source: choices.of(&[EventSource::Probes, EventSource::Injected, both]),
+        counters: counters(choices),
+        stack: choices.any(),
+    }
+}
+
+/// Names may contain the words around them.
+fn marker(choices: &mut Choices) -> NamedMarker {
+    let around = ["", "Optimizer.step#", ".step", "backward", " "];
+    let name = choices.of(&around).to_owned() + &choices.any::<String>() + choices.of(&around);
+    choices.of(&[
+        NamedMarker::Function(name.clone()),
+        NamedMarker::Optimizer(name.clone()),
+        NamedMarker::Backward,
+        NamedMarker::DataLoader(name),
+    ])
+}
+
+fn call(choices: &mut Choices) -> CudaCall {
+    let ((pid, tid), (start_ns, end_ns)) = (choices.any(), choices.span());
+    CudaCall {
+        pid,
+        tid,
+        start_ns,
+        end_ns,
+        layer: choices.of(&[CudaLayer::Driver, CudaLayer::Runtime, CudaLayer::Nccl]),
+        function: choices.any::<String>().into(),
+        stream: choices.any(),
+        bytes: choices.any(),
+        grid: choices.any(),
+        correlation: choices.id(),
+        error: choices.any::<Option<i32>>().filter(|error| *error != 0),
+    }
+}
+
+fn op(choices: &mut Choices) -> GpuOp {
+    let (start_ns, end_ns) = choices.span();
+    let (name, group, sequence, size, ranks) = choices.any();
+    let (source, destination) = choices.any();
+    let collective = Collective { name, group, sequence, size, ranks, source, destination };
+    let (pid, device, stream, name, bytes) = choices.any();
+    GpuOp {
+        pid,
+        device,
+        stream,
+        name,
+        start_ns,
+        end_ns,
+        bytes,
+        kind: choices.of(GpuOpKind::ALL),
+        correlation: choices.id(),
+        collective: (collective != Collective::default()).then(|| Box::new(collective)),
+    }
+}
+
+fn sync(choices: &mut Choices) -> GpuSync {
+    let (start_ns, end_ns) = choices.span();
+    let kinds = ["Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync"];
+    let (pid, device, stream, event_stream, event_correlation) = choices.any();
+    GpuSync {
+        pid,
+        device,
+        stream,
+        event_stream,
+        event_correlation,
+        start_ns,
+        end_ns,
+        kind: GpuSyncKind::from_name(choices.of(&kinds).as_bytes()).expect("a kind"),
+        correlation: choices.id(),
+    }
+}
+
+#[test]
+fn any_record_is_of_any_kind() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let record = record();
+    let made: Vec<Record> =
+        (0..5_000).filter_map(|_| Some(record.new_tree(&mut runner).ok()?.current())).collect();
+    let is_missing = |kind: &Kind| !made.iter().any(|record| record.kind() == kind);
+    let missing = Record::KINDS.iter().filter(|(_, _, kind)| is_missing(kind));
+    let missing: Vec<_> = missing.map(|(name, ..)| *name).collect();
+    // The first is the last line of each trace, of the second only some are read.
+    assert_eq!(missing, ["End", "HostCode"]);
 }

@@ -13,8 +13,6 @@ use std::os::unix::fs::FileExt;
 /// Slots of the ring, and their offset (probes/ring/src/layout.rs).
 const RECORDS: usize = 16;
 const SLOTS: usize = 2 * 4096;
-/// Kinds of messages, and some that are none.
-const KINDS: u8 = 20;
 
 fuzz_target!(|bytes: &[u8]| {
     match bytes.split_first() {
@@ -25,6 +23,8 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn read<M: Message + Debug + PartialEq>(bytes: &[u8]) {
+    // And some that are none.
+    let kinds = M::NUMBERS.len() as u8 + 3;
     let (_, memory) = RingProducer::<M>::create(RECORDS).unwrap();
     let file = File::from(memory.try_clone().unwrap());
     let (header, slots) = bytes.split_at(bytes.len().min(512));
@@ -39,12 +39,12 @@ fn read<M: Message + Debug + PartialEq>(bytes: &[u8]) {
         let claimed = u64::from(first % 8 == 1) << 63;
         if first % 4 != 0 {
             file.write_all_at(&(slot as u64 + 1 | claimed).to_le_bytes(), at).unwrap();
-            file.write_all_at(&[second % KINDS, first, 0, 0], at + 8).unwrap();
+            file.write_all_at(&[second % kinds, first, 0, 0], at + 8).unwrap();
         }
     }
     // What the bytes are, without the sum that they hardly have.
     if let Some((number, fields)) = slots.split_first() {
-        if let Some(message) = M::unpack(number % KINDS, fields, 0) {
+        if let Some(message) = M::unpack(number % kinds, fields, 0) {
             comes_back(&message);
         }
     }

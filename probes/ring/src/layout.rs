@@ -2,10 +2,25 @@
 //!
 //! Everything in it is atomic: one process writes while the other reads.
 
+use crate::message::DECLARED;
 use std::sync::atomic::AtomicU64;
 
-/// First eight bytes; the last of them is the version of this layout and of the messages.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRINGG");
+/// First eight bytes: the version of this layout and of how values are packed, `H`, and a hash (FNV-1a) of the
+/// declarations of the messages.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTH\0\0\0\0") | (hash(&DECLARED) as u64) << 32;
+
+const fn hash(texts: &[&str]) -> u32 {
+    let (mut hash, mut rest) = (0x811c_9dc5_u32, texts);
+    while let Some((text, others)) = rest.split_first() {
+        let mut bytes = text.as_bytes();
+        while let Some((byte, others)) = bytes.split_first() {
+            hash = (hash ^ *byte as u32).wrapping_mul(0x0100_0193);
+            bytes = others;
+        }
+        rest = others;
+    }
+    hash
+}
 
 /// Slots of a process's Python ring: 1 MiB. At 100,000 collections a second (two messages each, of a slot each) and
 /// a reader that polls every 40 ms, 8,000 are in use.

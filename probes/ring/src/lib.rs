@@ -55,13 +55,7 @@ pub use layout::{
     AllocationTotals, CLASSES, GPU_RECORDS, LostKind, LostRecords, PYTHON_RECORDS, WorkCost,
     WorkKind, class_of, largest_of_class,
 };
-pub use message::{
-    ApiLayer, CuptiState, GpuMessage, GpuRecord, HeldBytes, HookState, MadeBytes, Message, NO_TEXT,
-    OUTER_FRAMES, Pack, PythonMessage, RingAliveLine, RingBirthCount, RingCacheMemory, RingCall,
-    RingCalled, RingCycleCount, RingCycleEdge, RingDeviceMemory, RingEmptyCache, RingGarbage,
-    RingGpuOp, RingKindCount, RingLayer, RingLayers, RingPause, RingPauseMemory, RingReason,
-    RingSync, StepMarker, TextId, TimeInterval, Unpack, sent_text,
-};
+pub use message::*;
 pub use options::{
     InjectOptions, MEMORY_HISTORY_VARIABLE, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE,
     seccomp_filters,

@@ -11,18 +11,12 @@ mod messages;
 mod pack;
 mod python;
 
-pub use cache::{RingCacheMemory, RingEmptyCache, RingPauseMemory};
-pub use garbage::{
-    RingAliveLine, RingBirthCount, RingCycleCount, RingCycleEdge, RingGarbage, RingKindCount,
-};
-pub use gpu::{ApiLayer, CuptiState, GpuMessage, GpuRecord, RingCall, RingGpuOp, RingSync};
-pub use layers::{HeldBytes, MadeBytes, RingDeviceMemory, RingLayer, RingLayers};
-pub use pack::{Pack, Unpack};
-pub use python::{
-    HookState, OUTER_FRAMES, PythonMessage, RingCalled, RingPause, RingReason, StepMarker,
-};
-
-pub(crate) use pack::moved;
+pub use cache::*;
+pub use garbage::*;
+pub use gpu::*;
+pub use layers::*;
+pub use pack::*;
+pub use python::*;
 
 use crate::{LostKind, RingRole};
 
@@ -44,10 +38,23 @@ pub struct TimeInterval {
     pub end_ns: u64,
 }
 
+/// All declarations.
+pub(crate) const DECLARED: [&str; 7] = [
+    cache::STRUCTS,
+    garbage::STRUCTS,
+    gpu::STRUCTS,
+    gpu::KINDS,
+    layers::STRUCTS,
+    python::STRUCTS,
+    python::KINDS,
+];
+
 /// What a ring carries: one enum for each ring, so that a message in the wrong ring does not compile.
 pub trait Message: Sized {
     /// The ring.
     const ROLE: RingRole;
+    /// Numbers of the kinds, from 1.
+    const NUMBERS: &'static [u8];
 
     /// The message that is a text.
     fn text(id: TextId, text: Box<str>) -> Self;

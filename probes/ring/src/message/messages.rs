@@ -1,6 +1,6 @@
 //! Declares messages: each type, each kind, once.
 //!
-//! A change here or in a declaration changes the ring's version (`MAGIC` in `layout.rs`).
+//! What is declared is a part of the ring's version (`MAGIC` in `layout.rs`); how it is packed has to be changed there.
 
 /// Structs in messages: their fields, in the order of their bytes. `as time`: of CLOCK_MONOTONIC, in ns; read on the
 /// reader's clock.
@@ -10,7 +10,13 @@ macro_rules! packed {
         pub struct $name:ident {
             $($(#[doc = $doc:literal])* pub $field:ident: $type:ty $(as $role:ident)?,)*
         }
-    )*) => {$(
+    )*) => {
+        /// What is declared, as text.
+        pub(super) const STRUCTS: &str = concat!($(
+            stringify!($name), $(stringify!($field: $type $(as $role)?),)*
+        )*);
+
+        $(
         $(#[$about])*
         pub struct $name {
             $($(#[doc = $doc])* pub $field: $type,)*
@@ -27,7 +33,8 @@ macro_rules! packed {
                 })
             }
         }
-    )*};
+        )*
+    };
 }
 
 /// A field, taken from the bytes.
@@ -53,6 +60,12 @@ macro_rules! messages {
             )*
         }
     ) => {
+        /// What is declared, as text.
+        pub(super) const KINDS: &str = concat!($(
+            stringify!($number $kind), $(stringify!($struct),)?
+            $($(stringify!($field: $type $(as $how)?),)*)?
+        )*);
+
         $(#[$about])*
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum $ring {
@@ -66,6 +79,7 @@ macro_rules! messages {
 
         impl $crate::message::Message for $ring {
             const ROLE: $crate::RingRole = $role;
+            const NUMBERS: &'static [u8] = &[$($number),*];
 
             fn text(id: $crate::TextId, text: Box<str>) -> Self {
                 Self::Text { id, text }

@@ -17,7 +17,7 @@ use crate::cuda::CUDA_DEVICE;
 use crate::figure::{Basis, Location};
 use crate::stacks::{MovedNodes, NodeId, StackTree};
 use crate::time::{add_to, duration_ns, sum};
-use gctrace_event::{CudaCall, DeviceMemory, EmptyCache, GpuApi, Pause, PauseMemory};
+use gctrace_event::{CudaCall, DeviceMemory, EmptyCache, GpuApi, Pause, PauseMemory, Record};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Calls of each kind that are kept one by one; of more, each line has less than it should.
@@ -118,6 +118,17 @@ fn is_allocating(name: &str) -> bool {
 }
 
 impl CleanupSums {
+    /// Adds a record of it, and ignores any other; `node`: its stack.
+    pub(crate) fn record(&mut self, record: &Record, node: Option<NodeId>) {
+        match record {
+            Record::CudaCall(call) => self.add_call(call),
+            Record::PauseMemory(memory) => self.add_pause_memory(memory),
+            Record::DeviceMemory(memory) => self.add_memory(memory),
+            Record::EmptyCache(call) => self.add_empty_cache(call, node),
+            _ => {}
+        }
+    }
+
     /// Adds a collection that the program asked for, as `basis` shows; `node`: its stack.
     pub(crate) fn add_collect(&mut self, pause: &Pause, basis: Basis, node: Option<NodeId>) {
         if pause.unfinished {
@@ -139,7 +150,7 @@ impl CleanupSums {
     }
 
     /// Adds device memory that a pause freed.
-    pub(crate) fn add_pause_memory(&mut self, memory: &PauseMemory) {
+    fn add_pause_memory(&mut self, memory: &PauseMemory) {
         if memory.device_type == CUDA_DEVICE && self.device_bytes.len() < KEPT {
             let key = (memory.tid, memory.start_ns);
             add_to(self.device_bytes.entry(key).or_default(), memory.freed_bytes);
@@ -147,7 +158,7 @@ impl CleanupSums {
     }
 
     /// Adds a recorded `empty_cache()`; `node`: its stack.
-    pub(crate) fn add_empty_cache(&mut self, call: &EmptyCache, node: Option<NodeId>) {
+    fn add_empty_cache(&mut self, call: &EmptyCache, node: Option<NodeId>) {
         if self.recorded.len() >= KEPT {
             self.left_out += 1;
             return;
@@ -191,7 +202,7 @@ impl CleanupSums {
     }
 
     /// Adds a call of CUDA.
-    pub(crate) fn add_call(&mut self, call: &CudaCall) {
+    fn add_call(&mut self, call: &CudaCall) {
         let Some((GpuApi::Cuda, name)) = GpuApi::of(&call.function) else {
             return;
         };
@@ -224,7 +235,7 @@ impl CleanupSums {
     }
 
     /// Adds what PyTorch's allocator has.
-    pub(crate) fn add_memory(&mut self, memory: &DeviceMemory) {
+    fn add_memory(&mut self, memory: &DeviceMemory) {
         if memory.device_type != CUDA_DEVICE {
             return;
         }

@@ -114,14 +114,10 @@ impl ProcessState {
                 let stacks = stacks.collect();
                 self.allocations.set(allocations, stacks);
             }
-            Record::CudaCall(call) => self.cleanup.add_call(&call),
-            Record::PauseMemory(memory) => self.cleanup.add_pause_memory(&memory),
-            Record::DeviceMemory(memory) => self.cleanup.add_memory(&memory),
             Record::Called(called) => self.called.add(&called, stack),
-            Record::EmptyCache(call) => self.cleanup.add_empty_cache(&call, stack),
             Record::AliveLines(alive) => self.alive.add(&alive, node),
             Record::Layers(layers) => self.layers.add(layers),
-            _ => {}
+            other => self.cleanup.record(&other, stack),
         }
     }
 

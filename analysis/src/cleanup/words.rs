@@ -8,6 +8,17 @@ use crate::figure::Basis;
 use crate::paths::{common_directory, place};
 use crate::units::{bytes, count, counted, duration, percent};
 
+/// Lines of a process in its sentences at most, and failed allocations.
+const SHOWN: usize = 5;
+
+/// What the cleanup of a process is worth, and what to do about each line.
+pub fn sentences(cleanup: &CleanupReport) -> impl Iterator<Item = String> {
+    let worth = cleanup.total.as_ref().and_then(cleanup_worth);
+    let sites = cleanup.sites.iter().take(SHOWN).map(cleanup_verdict);
+    let failed = cleanup.out_of_memory.iter().take(SHOWN).map(out_of_memory);
+    worth.into_iter().chain(sites).chain(failed).chain(emptied_by_allocator(cleanup))
+}
+
 /// The call of a line: `gc.collect() at train.py:57 in step`.
 #[must_use]
 pub fn cleanup_call(site: &CleanupSite) -> String {
@@ -60,8 +71,7 @@ pub fn cleanup_verdict(site: &CleanupSite) -> String {
 }
 
 /// When all of it together pays, in one sentence; `None` if too few calls show nothing.
-#[must_use]
-pub fn cleanup_worth(total: &CleanupTotal) -> Option<String> {
+pub(crate) fn cleanup_worth(total: &CleanupTotal) -> Option<String> {
     let what = match total.workload {
         Workload::Notebook => "this notebook",
         Workload::Replacing => "this program, which makes large data and drops it again and again",
@@ -144,8 +154,7 @@ pub fn cleanup_in_short(cleanup: &CleanupReport, observed_ns: u64) -> Option<Str
 }
 
 /// What was held as device memory ran out.
-#[must_use]
-pub fn out_of_memory(failed: &OutOfMemory) -> String {
+fn out_of_memory(failed: &OutOfMemory) -> String {
     let wanted = failed.wanted_bytes.map_or_else(|| "memory".to_owned(), bytes);
     let mut text =
         format!("Out of device memory after {}: {wanted} wanted", duration(failed.at_ns));
@@ -163,15 +172,14 @@ pub fn out_of_memory(failed: &OutOfMemory) -> String {
     text
 }
 
-/// How often the allocator emptied its cache itself; empty if never.
-#[must_use]
-pub fn emptied_by_allocator(cleanup: &CleanupReport) -> String {
+/// How often the allocator emptied its cache itself.
+fn emptied_by_allocator(cleanup: &CleanupReport) -> Option<String> {
     match cleanup.emptied_by_allocator {
-        0 => String::new(),
-        times => format!(
+        0 => None,
+        times => Some(format!(
             "PyTorch's allocator emptied its cache itself {} times, as the driver had no more memory \
              (inferred).",
             count(times)
-        ),
+        )),
     }
 }

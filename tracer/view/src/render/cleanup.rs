@@ -1,12 +1,11 @@
 //! What explicit cleanup is worth.
 
 use crate::document::Section;
-use gctrace_analysis::report::{CleanupReport, ProcessReport, Report};
+use gctrace_analysis::report::{ProcessReport, Report};
 use gctrace_analysis::words;
 
-/// Processes in the section at most, and lines of each; the others are in the JSON.
+/// Processes in the section at most; the others are in the JSON.
 const SHOWN: usize = 3;
-const LINES_SHOWN: usize = 5;
 
 /// The lines that clean up, those that take the most time first.
 pub(crate) fn section(report: &Report) -> Section {
@@ -14,17 +13,9 @@ pub(crate) fn section(report: &Report) -> Section {
         report.processes.iter().filter_map(|process| Some((process, process.cleanup.as_ref()?)));
     let sentences = known.take(SHOWN).flat_map(|(process, cleanup)| {
         let name = (report.processes.len() > 1).then(|| format!("Process {}:", process.pid));
-        name.into_iter().chain(of_process(cleanup))
+        name.into_iter().chain(words::cleanup::sentences(cleanup))
     });
     Section::of_sentences("What explicit cleanup is worth", sentences)
-}
-
-fn of_process(cleanup: &CleanupReport) -> impl Iterator<Item = String> {
-    let sites = cleanup.sites.iter().take(LINES_SHOWN).map(words::cleanup::cleanup_verdict);
-    let failed = cleanup.out_of_memory.iter().take(LINES_SHOWN).map(words::cleanup::out_of_memory);
-    let own = words::cleanup::emptied_by_allocator(cleanup);
-    let worth = cleanup.total.as_ref().and_then(words::cleanup::cleanup_worth);
-    worth.into_iter().chain(sites).chain(failed).chain(Some(own).filter(|own| !own.is_empty()))
 }
 
 /// The line whose removal saves the most; `None` if none is worth a word.

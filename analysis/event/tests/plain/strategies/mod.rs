@@ -58,7 +58,7 @@ fn of_gctrace() -> impl Strategy<Value = Record> {
 
 /// Two records of such a kind, always the same: one with members, and one with as few as possible.
 pub(crate) fn examples(name: &str) -> Vec<Record> {
-    let numbers = (0..200).map(|first| (0..100).map(|at| (first + at) * 0x9e37_79b9 | 1).collect());
+    let numbers = (0..200).map(|first| (0..100).map(|at| (1_000 + first + at) << 6 | 1).collect());
     let with_members = numbers.filter_map(|numbers| of_kind(name, numbers)?.ok()).next();
     with_members.into_iter().chain(of_kind(name, Vec::new()).and_then(Result::ok)).collect()
 }

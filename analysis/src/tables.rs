@@ -3,26 +3,26 @@
 //! Owns when rows are written: a trace's when it ends, or before if there are very many, or with
 //! the next trace's if there are few. What is kept beyond is little: sums of processes, and the
 //! kernels of collectives, which the clocks of ranks are related by when all traces were read.
-//! `columns.rs` has the schema, `rows.rs` the contents of most tables, `ranks.rs` of those over all
-//! traces, `file.rs` the format.
+//! The schema is `gctrace.tables/1`, which docs/tasks/sql.md describes for users: `rows.rs` has most tables, `ranks.rs`
+//! those over all traces; `columns.rs` has what a column is, `file.rs` the format.
 
 mod columns;
 mod file;
 mod ranks;
 mod rows;
 
-pub use columns::Table;
-
 use crate::Analysis;
 use crate::accumulate::trace_state::TraceState;
 use crate::gpu::ranks::reduced;
 use crate::gpu::timeline::Timeline;
-use file::{CellValue, TableFile};
+use columns::{CellValue, ParquetColumn};
+use file::TableFile;
 use gctrace_event::read::{DecodedItem, TraceCompletion};
 use gctrace_event::{CudaLayer, ForeignTimes, KindId, LayerRow, ObjectKind, Pause, Record};
 use parquet::errors::ParquetError;
 use std::collections::HashMap;
 use std::io::Write;
+use strum::{AsRefStr, VariantArray};
 
 /// Name and version of the schema, in each file's metadata under [`FORMAT_KEY`].
 pub const FORMAT: &str = "gctrace.tables/1";
@@ -31,6 +31,54 @@ pub const FORMAT_KEY: &str = "format";
 
 /// Pauses of gctrace's traces that wait to be written, some 25 MB.
 const PENDING: usize = 1 << 16;
+
+/// A table, one file each, which has its name with `.parquet` behind.
+#[derive(AsRefStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Table {
+    /// The recorded processes, with their ranks, clocks and totals.
+    Ranks,
+    /// Collections.
+    Pauses,
+    /// Operations with GPU times.
+    GpuOps,
+    /// CUDA and NCCL calls; of nested ones the outermost.
+    Calls,
+    /// Ranks in collectives that at least two of the traces have in common.
+    Collectives,
+    /// Training steps.
+    Steps,
+    /// Python frames.
+    Frames,
+    /// Intervals that the program named.
+    Annotations,
+    /// Kinds of objects in examined garbage.
+    Garbage,
+    /// PyTorch's memory by layer.
+    Layers,
+}
+
+impl Table {
+    /// All tables, in the order of their indices.
+    pub const ALL: &'static [Self] = Self::VARIANTS;
+
+    /// Its columns.
+    fn columns(self) -> &'static [ParquetColumn] {
+        match self {
+            Self::Ranks => ranks::RANKS,
+            Self::Pauses => rows::PAUSES,
+            Self::GpuOps => rows::GPU_OPS,
+            Self::Calls => rows::CALLS,
+            Self::Collectives => ranks::COLLECTIVES,
+            Self::Steps => rows::STEPS,
+            Self::Frames => rows::FRAMES,
+            Self::Annotations => rows::ANNOTATIONS,
+            Self::Garbage => rows::GARBAGE,
+            Self::Layers => rows::LAYERS,
+        }
+    }
+}
 
 /// A table that could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -207,10 +255,7 @@ impl<W: Write + Send> TraceTables<W> {
             }
             Record::Called(called) => current.foreign.add_called(called),
             Record::Layers(layers) => return self.write_layers(layers),
-            Record::Frame(frame) => {
-                let row = rows::frame(self.trace(), frame);
-                return self.row(Table::Frames, &row);
-            }
+            Record::Frame(frame) => return self.write_frame(frame),
             _ => {}
         }
         Ok(())
@@ -233,5 +278,20 @@ impl<W: Write + Send> TraceTables<W> {
         let trace = self.analysis.traces.last();
         let of_process = self.current.ranks.get(&pid).copied();
         of_process.or_else(|| trace.and_then(TraceState::rank))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_column_is_there_twice() {
+        for table in Table::ALL {
+            let mut names: Vec<&str> = table.columns().iter().map(|one| one.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), table.columns().len(), "{table:?}");
+        }
     }
 }

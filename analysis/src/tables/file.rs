@@ -3,8 +3,8 @@
 //! Owns the encoding of columns, and which rows are kept in memory: the row group that is being
 //! filled, at most [`ROWS`].
 
-use super::TableError;
-use super::columns::{ColumnKind, ParquetColumn, Table};
+use super::columns::{CellValue, ColumnKind, ParquetColumn};
+use super::{Table, TableError};
 use parquet::basic::{
     Compression, Encoding, LogicalType, Repetition, Type as PhysicalType, ZstdLevel,
 };
@@ -26,37 +26,6 @@ pub(super) const ROWS: usize = 1 << 18;
 const FEW_ROWS: usize = ROWS / 16;
 /// Level of zstd's compression: beyond it files hardly shrink.
 const ZSTD_LEVEL: i32 = 6;
-
-/// The value of one column in a new row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CellValue<'a> {
-    Number(i64),
-    Text(&'a str),
-    Flag(bool),
-    /// Unknown, or not applicable.
-    Null,
-}
-
-impl CellValue<'_> {
-    /// A number; null if it is unknown, or greater than [`i64::MAX`].
-    pub(super) fn of(number: impl Into<Option<u64>>) -> Self {
-        let number = number.into().and_then(|number| i64::try_from(number).ok());
-        number.map_or(Self::Null, Self::Number)
-    }
-
-    /// A number that may be negative.
-    pub(super) fn signed(number: Option<i64>) -> Self {
-        number.map_or(Self::Null, Self::Number)
-    }
-}
-
-impl<'a> CellValue<'a> {
-    /// Text; null if it is empty or unknown.
-    pub(super) fn text(text: impl Into<Option<&'a str>>) -> Self {
-        let text = text.into().filter(|text| !text.is_empty());
-        text.map_or(Self::Null, CellValue::Text)
-    }
-}
 
 /// The rows of a column that are not written yet.
 enum Values {

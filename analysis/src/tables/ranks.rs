@@ -2,14 +2,14 @@
 //!
 //! Owns which clock a process is on; `gpu/ranks.rs` finds the clocks of those that share collectives.
 
-use super::columns::{COLLECTIVES, RANKS};
-use super::file::CellValue;
-use super::rows::{RowProcess, time};
+use super::columns::{CellValue, ColumnKind, ParquetColumn, table};
+use super::rows::RowProcess;
 use super::{ReadProcess, Table, TableError, TraceTables};
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::trace_state::TraceState;
 use crate::gpu::ranks::{RankJob, RankMember, jobs, waits};
-use crate::gpu::timeline::Timeline;
+use crate::gpu::timeline::{Op, Timeline};
+use crate::spans::index::SmallNumber;
 use crate::time::{add_to, difference, later, signed, sum};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -101,31 +101,35 @@ impl<W: Write + Send> TraceTables<W> {
                 let timeline = timelines[member.timeline];
                 let of = RowProcess::new(timeline.trace, timeline.rank, timeline.pid);
                 let start_ns = difference(arrival.start_ns, first_ns);
-                let row: [CellValue<'_>; COLLECTIVES.len()] = [
-                    CellValue::of(job as u64),
-                    CellValue::of(at as u64),
-                    CellValue::text(op.group.map(|group| timeline.names.text(group))),
-                    CellValue::of(op.sequence.map(|number| u64::from(number.get()))),
-                    CellValue::text(timeline.op_name(&op)),
-                    of.trace,
-                    of.rank,
-                    of.pid,
-                    time(op.start_ns),
-                    time(op.duration_ns()),
-                    CellValue::Number(start_ns),
-                    CellValue::Number(later(start_ns, signed(op.duration_ns()))),
-                    CellValue::of(arrival.wait_ns(last.start_ns)),
-                    if decided {
-                        CellValue::Flag(arrival.member == last.member)
-                    } else {
-                        CellValue::Null
-                    },
-                ];
+                let place = (job as u64, at as u64);
+                let is_last = decided.then_some(arrival.member == last.member);
+                let wait_ns = arrival.wait_ns(last.start_ns);
+                let row = arrived(of, place, timeline, &op, start_ns, wait_ns, is_last);
                 self.row(Table::Collectives, &row)?;
             }
         }
         Ok(())
     }
+}
+
+table! { COLLECTIVES, arrived(
+    of: RowProcess, place: (u64, u64), timeline: &'a Timeline, op: &Op, start_ns: i64, wait_ns: u64,
+    is_last: Option<bool>
+) {}
+    job: Id = place.0,
+    collective: Number = place.1,
+    process_group: Text = op.group.map(|group| timeline.names.text(group)),
+    seq: Number = op.sequence.map(SmallNumber::get),
+    name: Text = timeline.op_name(op),
+    trace: Trace = of.trace,
+    rank: Id = of.rank,
+    pid: Id = of.pid,
+    ts_ns: Time = signed(op.start_ns),
+    dur_ns: Time = signed(op.duration_ns()),
+    start_ns: Time = start_ns,
+    end_ns: Time = later(start_ns, signed(op.duration_ns())),
+    wait_ns: Number = wait_ns,
+    is_last: Flag = is_last,
 }
 
 /// The clock of a process: known if it is in a job, if another process of its trace is, or if there
@@ -157,61 +161,53 @@ fn clock(
     })
 }
 
-fn rank<'a>(
-    (trace, pid): (usize, u32),
-    state: &'a TraceState,
-    known: &KnownProcess<'a>,
-    clock: &KnownClock,
-    texts: &'a RankTexts,
-) -> [CellValue<'a>; RANKS.len()] {
-    let (process, read) = (known.state, known.read);
-    let described = process.and_then(|process| process.sums.described.as_ref());
+table! { RANKS, rank(
+    place: (usize, u32), state: &'a TraceState, known: &KnownProcess<'a>, clock: &KnownClock, texts: &'a RankTexts
+) {
+    let read = known.read;
+    let described = known.state.and_then(|process| process.sums.described.as_ref());
     let interpreter = described.and_then(|described| described.interpreter.as_ref());
     let environment_rank = described.and_then(|described| described.rank);
     let number = environment_rank.or_else(|| read.and_then(|read| read.reduced.rank));
-    let of = RowProcess::new(trace, number.or_else(|| state.rank()), pid);
+    let of = RowProcess::new(place.0, number.or_else(|| state.rank()), place.1);
     let (header, end) = (state.header.as_ref(), state.end.as_ref());
-    let observed = process.map(|process| {
+    let observed = known.state.map(|process| {
         let (start_ns, end_ns, _) = process.observed(end.map(|end| end.ended_ns), state.last_ns());
         (start_ns, end_ns)
     });
     let observed = observed.or(state.span);
     let host = header.map(|header| header.host.as_str());
-    let lost = end.map(|end| sum(end.lost.values()));
     let omitted = end.map(|end| end.omitted);
-    [
-        of.trace,
-        of.rank,
-        of.pid,
-        CellValue::text(state.file.as_str()),
-        CellValue::text(host.or(state.profiler.host.as_deref())),
-        CellValue::text(texts.command.as_str()),
-        CellValue::text(header.map(|header| header.gctrace.as_str())),
-        CellValue::text(interpreter.map(|found| found.version.as_str())),
-        CellValue::text(interpreter.map(|found| found.collector.as_ref())),
-        CellValue::text(described.and_then(|described| described.torch.as_deref())),
-        CellValue::of(observed.map(|(start_ns, _)| start_ns)),
-        CellValue::of(observed.map(|(_, end_ns)| end_ns)),
-        CellValue::signed(state.unix_offset_ns()),
-        CellValue::of(clock.job),
-        CellValue::signed(clock.offset_ns),
-        CellValue::of(clock.error_ns),
-        CellValue::of(clock.collectives),
-        clock.ambiguous.map_or(CellValue::Null, CellValue::Flag),
-        CellValue::of(known.pauses),
-        CellValue::of(known.paused_ns),
-        CellValue::of(omitted.map(|omitted| omitted.count.0)),
-        CellValue::of(omitted.map(|omitted| omitted.total_ns.0)),
-        CellValue::of(read.map_or(0, |read| read.ops)),
-        CellValue::of(read.map_or(0, |read| read.calls)),
-        CellValue::of(read.map_or(0, |read| read.counted_launches)),
-        CellValue::of(read.map_or(0, |read| read.steps)),
-        CellValue::of(read.map_or(0, |read| read.annotations)),
-        CellValue::of(state.ending.anomalies.count),
-        CellValue::of(lost),
-        CellValue::Flag(texts.incomplete_because.is_none()),
-        CellValue::text(texts.incomplete_because.as_deref()),
-    ]
+}
+    ..of,
+    file: Text = state.file.as_str(),
+    host: Text = host.or(state.profiler.host.as_deref()),
+    command: Text = texts.command.as_str(),
+    gctrace: Text = header.map(|header| header.gctrace.as_str()),
+    python: Text = interpreter.map(|found| found.version.as_str()),
+    collector: Text = interpreter.map(|found| found.collector.as_ref()),
+    torch: Text = described.and_then(|described| described.torch.as_deref()),
+    start_ns: Number = observed.map(|(start_ns, _)| start_ns),
+    end_ns: Number = observed.map(|(_, end_ns)| end_ns),
+    unix_offset_ns: Number = state.unix_offset_ns(),
+    job: Id = clock.job,
+    clock_offset_ns: Number = clock.offset_ns,
+    clock_error_ns: Number = clock.error_ns,
+    clock_collectives: Number = clock.collectives,
+    clock_ambiguous: Flag = clock.ambiguous,
+    pauses: Number = known.pauses,
+    paused_ns: Number = known.paused_ns,
+    omitted_pauses: Number = omitted.map(|omitted| omitted.count.0),
+    omitted_ns: Number = omitted.map(|omitted| omitted.total_ns.0),
+    gpu_ops: Number = read.map_or(0, |read| read.ops),
+    calls: Number = read.map_or(0, |read| read.calls),
+    counted_launches: Number = read.map_or(0, |read| read.counted_launches),
+    steps: Number = read.map_or(0, |read| read.steps),
+    annotations: Number = read.map_or(0, |read| read.annotations),
+    invalid_values: Number = state.ending.anomalies.count,
+    lost: Number = end.map(|end| sum(end.lost.values())),
+    complete: Flag = texts.incomplete_because.is_none(),
+    incomplete_because: Text = texts.incomplete_because.as_deref(),
 }
 
 /// Texts of a row that are put together for it.

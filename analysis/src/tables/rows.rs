@@ -1,99 +1,178 @@
-//! Rows of one trace: pauses, GPU work, steps, frames, annotations and garbage.
-//!
-//! Owns the order of the cells, which is the order in `columns.rs`.
+//! Tables of one trace: pauses, GPU work, steps, frames, annotations, garbage and layers.
 
-use super::columns::{ANNOTATIONS, CALLS, FRAMES, GARBAGE, GPU_OPS, LAYERS, PAUSES, STEPS};
-use super::file::CellValue;
+use super::columns::{CellValue, ColumnKind, ParquetColumn, table};
 use super::{Table, TableError, TraceTables};
-use crate::gpu::timeline::{StreamIndex, ThreadIndex, Timeline};
-use crate::spans::index::Index;
+use crate::gpu::timeline::{
+    AnnotationSpan, Call, CallIndex, Op, OpIndex, StepSpan, StreamIndex, ThreadIndex, Timeline,
+};
+use crate::spans::index::{Index, SmallNumber};
 use crate::time::{duration_ns, signed};
-use gctrace_event::{Counter, EventSource, Frame, Garbage, Layers, LayersRemark, Pause};
+use gctrace_event::{
+    Counter, EventSource, Frame, Garbage, KindCount, LayerRow, Layers, LayersRemark, ObjectKind,
+    Pause,
+};
 use std::io::Write;
 
 /// The first columns of most tables: trace, rank and process id.
 #[derive(Clone, Copy)]
-pub(super) struct RowProcess<'a> {
-    pub(super) trace: CellValue<'a>,
-    pub(super) rank: CellValue<'a>,
-    pub(super) pid: CellValue<'a>,
+pub(super) struct RowProcess {
+    pub(super) trace: u64,
+    pub(super) rank: Option<u32>,
+    /// `None`: the trace does not contain it.
+    pub(super) pid: Option<u32>,
 }
 
-impl RowProcess<'_> {
+impl RowProcess {
     /// `pid` 0: the trace does not contain it.
     pub(super) fn new(trace: usize, rank: Option<u32>, pid: u32) -> Self {
-        Self {
-            trace: CellValue::of(trace as u64),
-            rank: CellValue::of(rank.map(u64::from)),
-            pid: CellValue::of((pid != 0).then_some(u64::from(pid))),
-        }
+        Self { trace: trace as u64, rank, pid: Some(pid).filter(|pid| *pid != 0) }
     }
 }
 
-/// A time, never null.
-pub(super) fn time<'a>(at_ns: u64) -> CellValue<'a> {
-    CellValue::Number(signed(at_ns))
-}
-
-fn pause<'a>(
-    of: RowProcess<'a>,
-    source: &'static str,
-    pause: &Pause,
-    (examining_ns, called_ns): (u64, u64),
-) -> [CellValue<'a>; PAUSES.len()] {
+table! { PAUSES, pause(
+    of: RowProcess, source: &'static str, pause: &Pause, examining_ns: u64, called_ns: u64
+) {
     let known = pause.generation != Pause::UNKNOWN_GENERATION;
-    let counter = |counter| CellValue::of(pause.counters.get(counter));
+    let counter = |counter| pause.counters.get(counter);
     let counted = !pause.counters.is_empty();
-    let mark = |mark| if counted { CellValue::Flag(mark) } else { CellValue::Null };
-    [
-        of.trace,
-        of.rank,
-        of.pid,
-        CellValue::of(u64::from(pause.tid)),
-        time(pause.start_ns),
-        time(pause.duration_ns()),
-        CellValue::of(known.then_some(u64::from(pause.generation))),
-        CellValue::Text(pause.reason.into()),
-        CellValue::Text(source),
-        CellValue::of(pause.collected),
-        CellValue::of(pause.uncollectable),
-        CellValue::of(pause.cpu_ns),
-        CellValue::of(pause.stop_the_world_ns),
-        CellValue::of(pause.young_count),
-        CellValue::of(pause.oldest_objects),
-        CellValue::of(pause.heap_objects),
-        CellValue::of(pause.freed_bytes),
-        CellValue::signed(pause.interpreter),
-        CellValue::of(pause.stack.map(u64::from)),
-        CellValue::Flag(pause.unfinished),
-        mark(pause.counters.scaled),
-        mark(pause.counters.migrated),
-        CellValue::of(examining_ns),
-        CellValue::of(called_ns),
-        counter(Counter::Cycles),
-        counter(Counter::Instructions),
-        counter(Counter::CacheMisses),
-        counter(Counter::LlcLoadMisses),
-        counter(Counter::DtlbLoadMisses),
-        counter(Counter::BranchMisses),
-        counter(Counter::PageFaults),
-        counter(Counter::MajorFaults),
-        counter(Counter::ContextSwitches),
-        counter(Counter::CpuMigrations),
-        counter(Counter::TaskClock),
-        counter(Counter::CpuClock),
-    ]
+}
+    ..of,
+    tid: Id = pause.tid,
+    ts_ns: Time = signed(pause.start_ns),
+    dur_ns: Time = signed(pause.duration_ns()),
+    generation: Id = known.then_some(u32::from(pause.generation)),
+    reason: Text = <&'static str>::from(pause.reason),
+    source: Text = source,
+    collected: Number = pause.collected,
+    uncollectable: Number = pause.uncollectable,
+    cpu_ns: Number = pause.cpu_ns,
+    stop_the_world_ns: Number = pause.stop_the_world_ns,
+    young_count: Number = pause.young_count,
+    oldest_objects: Number = pause.oldest_objects,
+    heap_objects: Number = pause.heap_objects,
+    freed_bytes: Number = pause.freed_bytes,
+    interpreter: Id = pause.interpreter,
+    frame_id: Id = pause.stack,
+    unfinished: Flag = pause.unfinished,
+    counters_scaled: Flag = counted.then_some(pause.counters.scaled),
+    counters_migrated: Flag = counted.then_some(pause.counters.migrated),
+    examining_ns: Number = examining_ns,
+    called_ns: Number = called_ns,
+    cycles: Number = counter(Counter::Cycles),
+    instructions: Number = counter(Counter::Instructions),
+    cache_misses: Number = counter(Counter::CacheMisses),
+    llc_load_misses: Number = counter(Counter::LlcLoadMisses),
+    dtlb_load_misses: Number = counter(Counter::DtlbLoadMisses),
+    branch_misses: Number = counter(Counter::BranchMisses),
+    page_faults: Number = counter(Counter::PageFaults),
+    major_faults: Number = counter(Counter::MajorFaults),
+    context_switches: Number = counter(Counter::ContextSwitches),
+    cpu_migrations: Number = counter(Counter::CpuMigrations),
+    task_clock_ns: Number = counter(Counter::TaskClock),
+    cpu_clock_ns: Number = counter(Counter::CpuClock),
 }
 
-pub(super) fn frame(trace: usize, frame: &Frame) -> [CellValue<'_>; FRAMES.len()] {
-    [
-        CellValue::of(trace as u64),
-        CellValue::of(u64::from(frame.id)),
-        CellValue::of(frame.parent.map(u64::from)),
-        CellValue::text(frame.function.as_str()),
-        CellValue::text(frame.file.as_str()),
-        CellValue::of(frame.line.map(u64::from)),
-    ]
+table! { FRAMES, frame(trace: usize, frame: &'a Frame) {}
+    trace: Trace = trace as u64,
+    frame_id: Number = frame.id,
+    parent_id: Number = frame.parent,
+    function: Text = frame.function.as_str(),
+    file: Text = frame.file.as_str(),
+    line: Number = frame.line,
+}
+
+table! { GARBAGE, garbage(
+    of: RowProcess, garbage: &Garbage, kind: &'a ObjectKind, count: &KindCount
+) {}
+    ..of,
+    tid: Id = garbage.tid,
+    ts_ns: Time = signed(garbage.at_ns),
+    type_name: Text = kind.type_name.as_str(),
+    function: Text = kind.function.as_deref(),
+    file: Text = kind.file.as_deref(),
+    line: Number = kind.line,
+    objects: Number = count.objects,
+    bytes: Number = count.bytes,
+}
+
+table! { LAYERS, layer(of: RowProcess, layers: &Layers, row: &'a LayerRow) {
+    let made = row.made.unwrap_or_default();
+}
+    ..of,
+    ts_ns: Time = signed(layers.at_ns),
+    step: Number = layers.step,
+    epoch: Id = layers.epoch,
+    layer: Text = row.path.as_str(),
+    type_name: Text = row.type_name.as_str(),
+    shape: Text = row.shape.as_deref(),
+    device: Text = row.device.as_deref(),
+    calls: Number = row.calls,
+    weights: Number = row.held.weights,
+    gradients: Number = row.held.gradients,
+    buffers: Number = row.held.buffers,
+    optimizer: Number = row.held.optimizer,
+    saved: Number = made.saved,
+    outputs: Number = made.outputs,
+    output_gradients: Number = made.output_gradients,
+}
+
+table! { STEPS, step(of: RowProcess, timeline: &Timeline, step: &StepSpan) {}
+    ..of,
+    tid: Id = timeline.threads[step.thread].tid,
+    number: Number = step.number,
+    source: Text = step.source.basis(),
+    ts_ns: Time = signed(step.start_ns),
+    dur_ns: Time = signed(duration_ns(step.start_ns, step.end_ns)),
+    cpu_ns: Number = step.cpu_ns,
+}
+
+table! { ANNOTATIONS, annotation(of: RowProcess, timeline: &'a Timeline, span: &AnnotationSpan) {}
+    ..of,
+    tid: Id = timeline.threads[span.thread].tid,
+    name: Text = timeline.names.text(span.name),
+    ts_ns: Time = signed(span.start_ns),
+    dur_ns: Time = signed(duration_ns(span.start_ns, span.end_ns)),
+}
+
+table! { GPU_OPS, operation(of: RowProcess, timeline: &'a Timeline, op: &Op, bytes: Option<u64>) {
+    let stream = timeline.streams[op.stream];
+}
+    ..of,
+    device: Id = stream.device,
+    stream: Id = stream.number,
+    kind: Text = <&'static str>::from(op.kind),
+    name: Text = timeline.op_name(op),
+    ts_ns: Time = signed(op.start_ns),
+    dur_ns: Time = signed(op.duration_ns()),
+    call_id: Number = op.call.map(|call| call.at() as u64),
+    bytes: Number = bytes,
+    process_group: Text = op.group.map(|group| timeline.names.text(group)),
+    seq: Number = op.sequence.map(SmallNumber::get),
+}
+
+/// A call with its layer, or launches that were only counted: those have neither a function nor a length.
+#[derive(Clone, Copy)]
+struct CallOrLaunches<'a> {
+    thread: ThreadIndex,
+    start_ns: u64,
+    stream: Option<StreamIndex>,
+    call: Option<(CallIndex, &'a Call, Option<&'static str>)>,
+    launches: Option<u64>,
+}
+
+table! { CALLS, call(of: RowProcess, timeline: &'a Timeline, row: CallOrLaunches<'a>) {
+    let stream = row.stream.map(|stream| timeline.streams[stream]);
+}
+    ..of,
+    tid: Id = timeline.threads[row.thread].tid,
+    call_id: Number = row.call.map(|(at, ..)| at.at() as u64),
+    layer: Text = row.call.and_then(|(.., layer)| layer),
+    function: Text = row.call.map(|(_, call, _)| timeline.names.text(call.function)),
+    ts_ns: Time = signed(row.start_ns),
+    dur_ns: Number = row.call.filter(|(_, call, _)| call.timed).map(|(_, call, _)| call.duration_ns()),
+    device: Id = stream.and_then(|stream| stream.device),
+    stream: Id = stream.map(|stream| stream.number),
+    launches: Number = row.launches,
 }
 
 impl<W: Write + Send> TraceTables<W> {
@@ -108,31 +187,22 @@ impl<W: Write + Send> TraceTables<W> {
                 EventSource::Both { .. } => "both",
             };
             let of = RowProcess::new(self.trace(), self.rank(one.pid), one.pid);
-            let row = pause(of, source, one, (*examining_ns, *called_ns));
+            let row = pause(of, source, one, *examining_ns, *called_ns);
             self.row(Table::Pauses, &row)?;
         }
         Ok(())
     }
 
-    pub(super) fn write_garbage(&mut self, garbage: &Garbage) -> Result<(), TableError> {
-        let of = RowProcess::new(self.trace(), self.rank(garbage.pid), garbage.pid);
-        for count in &garbage.kinds {
-            let kind = self.current.kinds.get(&(garbage.pid, count.kind)).cloned();
+    pub(super) fn write_frame(&mut self, one: &Frame) -> Result<(), TableError> {
+        self.row(Table::Frames, &frame(self.trace(), one))
+    }
+
+    pub(super) fn write_garbage(&mut self, found: &Garbage) -> Result<(), TableError> {
+        let of = RowProcess::new(self.trace(), self.rank(found.pid), found.pid);
+        for count in &found.kinds {
+            let kind = self.current.kinds.get(&(found.pid, count.kind)).cloned();
             let kind = kind.unwrap_or_default();
-            let row: [CellValue<'_>; GARBAGE.len()] = [
-                of.trace,
-                of.rank,
-                of.pid,
-                CellValue::of(u64::from(garbage.tid)),
-                time(garbage.at_ns),
-                CellValue::text(kind.type_name.as_str()),
-                CellValue::text(kind.function.as_deref()),
-                CellValue::text(kind.file.as_deref()),
-                CellValue::of(kind.line.map(u64::from)),
-                CellValue::of(count.objects),
-                CellValue::of(count.bytes),
-            ];
-            self.row(Table::Garbage, &row)?;
+            self.row(Table::Garbage, &garbage(of, found, &kind, count))?;
         }
         Ok(())
     }
@@ -146,28 +216,7 @@ impl<W: Write + Send> TraceTables<W> {
         let rows = layers.rows.clone().unwrap_or(before);
         let of = RowProcess::new(self.trace(), self.rank(layers.pid), layers.pid);
         for row in &rows {
-            let made = row.made.unwrap_or_default();
-            let cells: [CellValue<'_>; LAYERS.len()] = [
-                of.trace,
-                of.rank,
-                of.pid,
-                time(layers.at_ns),
-                CellValue::of(layers.step),
-                CellValue::of(layers.epoch.map(u64::from)),
-                CellValue::text(row.path.as_str()),
-                CellValue::text(row.type_name.as_str()),
-                CellValue::text(row.shape.as_deref()),
-                CellValue::text(row.device.as_deref()),
-                CellValue::of(row.calls),
-                CellValue::of(row.held.weights),
-                CellValue::of(row.held.gradients),
-                CellValue::of(row.held.buffers),
-                CellValue::of(row.held.optimizer),
-                CellValue::of(made.saved),
-                CellValue::of(made.outputs),
-                CellValue::of(made.output_gradients),
-            ];
-            self.row(Table::Layers, &cells)?;
+            self.row(Table::Layers, &layer(of, layers, row))?;
         }
         self.current.layer_rows.insert(layers.pid, rows);
         Ok(())
@@ -176,106 +225,43 @@ impl<W: Write + Send> TraceTables<W> {
     /// Writes the GPU work, steps and annotations of a process.
     pub(super) fn write_timeline(&mut self, timeline: &Timeline) -> Result<(), TableError> {
         let of = RowProcess::new(timeline.trace, timeline.rank, timeline.pid);
-        self.write_ops(of, timeline)?;
-        self.write_calls(of, timeline)?;
-        let tid = |thread: ThreadIndex| CellValue::of(u64::from(timeline.threads[thread].tid));
-        for step in &timeline.steps {
-            let row: [CellValue<'_>; STEPS.len()] = [
-                of.trace,
-                of.rank,
-                of.pid,
-                tid(step.thread),
-                CellValue::of(step.number),
-                CellValue::Text(step.source.basis()),
-                time(step.start_ns),
-                time(duration_ns(step.start_ns, step.end_ns)),
-                CellValue::of(step.cpu_ns),
-            ];
-            self.row(Table::Steps, &row)?;
-        }
-        for span in &timeline.annotations {
-            let row: [CellValue<'_>; ANNOTATIONS.len()] = [
-                of.trace,
-                of.rank,
-                of.pid,
-                tid(span.thread),
-                CellValue::text(timeline.names.text(span.name)),
-                time(span.start_ns),
-                time(duration_ns(span.start_ns, span.end_ns)),
-            ];
-            self.row(Table::Annotations, &row)?;
-        }
-        Ok(())
-    }
-
-    fn write_ops(&mut self, of: RowProcess<'_>, timeline: &Timeline) -> Result<(), TableError> {
         let mut bytes = timeline.op_bytes.iter().copied().peekable();
         for (at, op) in Index::enumerate(&timeline.ops) {
-            let stream = timeline.streams[op.stream];
-            let next = bytes.next_if(|(op, _)| *op == at);
-            let row: [CellValue<'_>; GPU_OPS.len()] = [
-                of.trace,
-                of.rank,
-                of.pid,
-                CellValue::of(stream.device.map(u64::from)),
-                CellValue::of(stream.number),
-                CellValue::Text(op.kind.into()),
-                CellValue::text(timeline.op_name(op)),
-                time(op.start_ns),
-                time(op.duration_ns()),
-                CellValue::of(op.call.map(|call| call.at() as u64)),
-                CellValue::of(next.map(|(_, bytes)| bytes)),
-                CellValue::text(op.group.map(|group| timeline.names.text(group))),
-                CellValue::of(op.sequence.map(|number| u64::from(number.get()))),
-            ];
+            let bytes = bytes.next_if(|(op, _): &(OpIndex, u64)| *op == at);
+            let row = operation(of, timeline, op, bytes.map(|(_, bytes)| bytes));
             self.row(Table::GpuOps, &row)?;
+        }
+        self.write_calls(of, timeline)?;
+        for one in &timeline.steps {
+            self.row(Table::Steps, &step(of, timeline, one))?;
+        }
+        for span in &timeline.annotations {
+            self.row(Table::Annotations, &annotation(of, timeline, span))?;
         }
         Ok(())
     }
 
-    /// Calls, and launches that were only counted: those have neither a function nor a length.
-    fn write_calls(&mut self, of: RowProcess<'_>, timeline: &Timeline) -> Result<(), TableError> {
-        let stream = |stream: Option<StreamIndex>| stream.map(|stream| timeline.streams[stream]);
-        let device = |at| {
-            let device = stream(at).and_then(|stream| stream.device);
-            CellValue::of(device.map(u64::from))
-        };
-        let number = |at| CellValue::of(stream(at).map(|stream| stream.number));
-        for (at, call) in Index::enumerate(&timeline.calls) {
-            let function = timeline.names.text(call.function);
-            let layer = self.current.layers.get(function).map(<&str>::from);
-            let row: [CellValue<'_>; CALLS.len()] = [
-                of.trace,
-                of.rank,
-                of.pid,
-                CellValue::of(u64::from(timeline.threads[call.thread].tid)),
-                CellValue::of(at.at() as u64),
-                CellValue::text(layer),
-                CellValue::text(function),
-                time(call.start_ns),
-                CellValue::of(call.timed.then(|| call.duration_ns())),
-                device(call.stream),
-                number(call.stream),
-                CellValue::Null,
-            ];
-            self.row(Table::Calls, &row)?;
+    fn write_calls(&mut self, of: RowProcess, timeline: &Timeline) -> Result<(), TableError> {
+        for (at, one) in Index::enumerate(&timeline.calls) {
+            let layer = self.current.layers.get(timeline.names.text(one.function));
+            let row = CallOrLaunches {
+                thread: one.thread,
+                start_ns: one.start_ns,
+                stream: one.stream,
+                call: Some((at, one, layer.map(<&str>::from))),
+                launches: None,
+            };
+            self.row(Table::Calls, &call(of, timeline, row))?;
         }
         for launches in &timeline.counted_launches {
-            let row: [CellValue<'_>; CALLS.len()] = [
-                of.trace,
-                of.rank,
-                of.pid,
-                CellValue::of(u64::from(timeline.threads[launches.thread].tid)),
-                CellValue::Null,
-                CellValue::Null,
-                CellValue::Null,
-                time(launches.first_ns),
-                CellValue::Null,
-                device(launches.stream),
-                number(launches.stream),
-                CellValue::of(launches.count),
-            ];
-            self.row(Table::Calls, &row)?;
+            let row = CallOrLaunches {
+                thread: launches.thread,
+                start_ns: launches.first_ns,
+                stream: launches.stream,
+                call: None,
+                launches: Some(launches.count),
+            };
+            self.row(Table::Calls, &call(of, timeline, row))?;
         }
         Ok(())
     }

@@ -94,7 +94,7 @@ pub struct HeapHeader {
     /// `true`: walked in-process by each type's own `tp_traverse`; `false`: copied from outside and
     /// read by the layouts of this version.
     pub in_process: bool,
-    /// How long the program was stopped for it, in ns; `None` if unknown.
+    /// How long the program was stopped for it, in ns; `null` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_ns: Option<u64>,
     /// What is missing or uncertain, in sentences.

@@ -306,9 +306,9 @@ pub struct DiffRow {
     pub type_name: String,
     /// Objects in each heap.
     pub heaps: Vec<HeapCount>,
-    /// As [`DiffAnswer::born`].
+    /// As `born` of the comparison.
     pub born: HeapCount,
-    /// As [`DiffAnswer::gone`].
+    /// As `gone` of the comparison.
     pub gone: HeapCount,
 }
 

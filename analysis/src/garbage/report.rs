@@ -187,8 +187,7 @@ pub struct GarbageEstimate {
 /// Objects or cycles freed per training step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PerStep {
-    /// Measured if all collections in training were examined; otherwise inferred, see
-    /// [`GarbageEstimate`].
+    /// Measured if all collections in training were examined; otherwise inferred, as `estimate`.
     pub basis: Basis,
     /// Mean number per step, over the steps between the first and the last examined collection in
     /// training.

@@ -50,7 +50,7 @@ pub struct IdleRow {
     /// Why the device was idle.
     pub cause: IdleCause,
     /// Idle time in ns that goes when the causes are removed one after the other, in the order of
-    /// [`IdleCause`].
+    /// the values of `cause`.
     pub time_ns: u64,
     /// How much shorter the time from the device's first to its last operation is without this cause
     /// alone, in ns; `null` for what cannot be removed. Not the idle time: a run never gets longer

@@ -65,7 +65,7 @@ pub struct ProcessSteps {
     /// Idle time of the process's devices within the steps, in ns, summed over devices; `null`
     /// without GPU times.
     pub gpu_idle_ns: Option<u64>,
-    /// `gpu_idle_ns` by cause, as in [`super::IdleLedger`] (inferred), the longest first; `null` where
+    /// `gpu_idle_ns` by cause, as in `gpu.idle` (inferred), the longest first; `null` where
     /// there is no ledger.
     pub gpu_idle_causes: Option<Vec<IdlePart>>,
     /// How full collections were recognized: by their generation or their length.

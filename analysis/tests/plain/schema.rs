@@ -22,6 +22,13 @@ fn published_schema_is_up_to_date() {
 }
 
 #[test]
+fn the_description_of_reports_names_nothing_of_rust() {
+    let page = test_kit::schema::published("report").with_file_name("report-schema.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    test_kit::schema::assert_without_rust("report-schema.md", &text);
+}
+
+#[test]
 fn comparisons_keep_to_the_published_schema() {
     let text = std::fs::read_to_string(test_kit::schema::published("comparison")).unwrap();
     let validator = jsonschema::validator_for(&serde_json::from_str(&text).unwrap()).unwrap();

@@ -16,10 +16,22 @@ pub fn published(name: &str) -> PathBuf {
 /// crate and module that compare it, as words for `cargo test`.
 ///
 /// # Panics
-/// It is not, or cannot be read or, with `GCTRACE_UPDATE_SCHEMA` set, written.
+/// It is not, its texts name Rust's items, or it cannot be read or, with `GCTRACE_UPDATE_SCHEMA` set, written.
 pub fn assert_published(name: &str, schema: &impl serde::Serialize, test: &str) {
     let text = serde_json::to_string_pretty(schema).expect("JSON") + "\n";
+    assert_without_rust(name, &text);
     assert_made(&published(name), &text, test);
+}
+
+/// Checks that a text for users of JSON links to none of Rust's items, nor names its paths and values.
+///
+/// # Panics
+/// It does.
+pub fn assert_without_rust(name: &str, text: &str) {
+    for of_rust in ["[`", "super::", "crate::", "Self::", "`None`", "`Some("] {
+        let found = text.lines().find(|line| line.contains(of_rust));
+        assert!(found.is_none(), "{name}: {of_rust} in {found:?}");
+    }
 }
 
 /// Checks that a file of docs is this text, which the code makes.

@@ -61,7 +61,7 @@ impl StepComparison {
 /// A comparison of the median lengths of two kinds of steps.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MedianComparison {
-    /// Basis of `difference`: inferred, as in [`StepComparison`].
+    /// Basis of `difference`: inferred, as that of a comparison of means.
     pub basis: Basis,
     /// Number of steps of the kind in question.
     pub count: u64,
@@ -101,7 +101,7 @@ impl MedianComparison {
     }
 }
 
-/// A difference of medians with its 95 % confidence interval by bootstrap, as [`StepDifference`].
+/// A difference of medians with its 95 % confidence interval by bootstrap, as one of means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MedianDifference {
     /// Difference of the medians, in ns; negative: shorter.

@@ -3,7 +3,7 @@
 //! Owns when rows are written: a trace's when it ends, or before if there are very many, or with
 //! the next trace's if there are few. What is kept beyond is little: sums of processes, and the
 //! kernels of collectives, which the clocks of ranks are related by when all traces were read.
-//! The schema is `gctrace.tables/1`, which docs/tasks/sql.md describes for users: `rows.rs` has most tables, `ranks.rs`
+//! The schema is `gctrace.tables/1`, which docs/tables.md describes for users: `rows.rs` has most tables, `ranks.rs`
 //! those over all traces; `columns.rs` has what a column is, `file.rs` the format.
 
 mod columns;

@@ -35,8 +35,7 @@ pub(crate) fn run(config: &AdviceArgs) -> anyhow::Result<u8> {
                 found::nothing(&found)
             )
         })?;
-        print::unless_closed(print::answer(&code))
-            .context("cannot write the advice to standard output")?;
+        print::answer(&code)?;
         return Ok(0);
     }
     let (mut analysis, code) = analyze::read_all(&config.traces, None)?;
@@ -45,8 +44,7 @@ pub(crate) fn run(config: &AdviceArgs) -> anyhow::Result<u8> {
     let advice = index.and_then(|index| report.advice.get(index));
     let advice = advice.with_context(|| no_such(config, &report))?;
     let step_function = step_function(&config.traces);
-    print::unless_closed(print::answer(&text(advice, &report, step_function.as_deref())))
-        .context("cannot write the advice to standard output")?;
+    print::answer(&text(advice, &report, step_function.as_deref()))?;
     Ok(code)
 }
 

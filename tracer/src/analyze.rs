@@ -10,19 +10,18 @@ mod segments;
 mod summaries;
 
 pub(crate) use items::{TraceItems, with_summaries};
-pub(crate) use page::{is_page, read_for_page, write_page};
+pub(crate) use page::{is_page, read_for_page};
 pub(crate) use progress::{ReadProgress, TraceProgress};
 pub(crate) use summaries::{DistinctTraces, missing_ranks};
 
 use crate::args::{AnalyzeArgs, ReportFormat, ReportLimit};
 use crate::document::{Section, Style};
+use crate::files::first_repetition;
 use crate::files::segments::segments_in;
-use crate::files::{first_repetition, write_export};
-use crate::invoker::Invoker;
 use crate::judged::JudgedLimit;
+use crate::print::clean;
 use crate::units::{counted, duration, percent};
-use crate::{document, judged, print, render, text};
-use anyhow::Context;
+use crate::{document, judged, output, print, render, text};
 use gctrace_analysis::report::{PhaseReport, PhasesReport, Report};
 use gctrace_analysis::{Analysis, parallel};
 use gctrace_event::read::{DecodedItem, TraceCompletion, TraceReader};
@@ -31,7 +30,6 @@ use gctrace_event::{TraceCompression, TraceHeader};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fs::Metadata;
-use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -59,27 +57,20 @@ pub(crate) fn run(config: &AnalyzeArgs) -> anyhow::Result<u8> {
     if format == ReportFormat::Json {
         report.condense();
     }
-    let page = is_page.then(|| render::page(&mut analysis, &report, &config.traces)).transpose()?;
-    let content = |out: &mut dyn io::Write| match &page {
-        Some(page) => out.write_all(page.as_bytes()),
-        None => write(&report, config, &limits, out),
+    let content = match format {
+        ReportFormat::Json => print::json(&report)?,
+        ReportFormat::Page => render::page(&mut analysis, &report, &config.traces)?,
+        ReportFormat::Markdown => {
+            let report_text = sections(&report, config, Style::OF_FILES);
+            judged::markdown(&report.verdict.sentence, &limits, &report_text)
+        }
+        ReportFormat::Text => {
+            let is_printed = config.report.file().is_none();
+            let style = if is_printed { Style::of_output() } else { Style::OF_FILES };
+            clean::text(&document::text(&sections(&report, config, style), style)).into_owned()
+        }
     };
-    match config.report.file() {
-        Some(path) => {
-            let force = config.report.force;
-            write_export(path, &Invoker::detect(), &config.traces, force, &content)?;
-        }
-        None => {
-            let written = match format {
-                ReportFormat::Text => {
-                    let style = Style::of_output();
-                    print::styled_answer(&document::text(&sections(&report, config, style), style))
-                }
-                _ => print::exactly(content),
-            };
-            print::unless_closed(written).context("cannot write the report to standard output")?;
-        }
-    }
+    output::write(&config.report, &config.traces, &content)?;
     judged::report(&limits, costliest.as_ref());
     if let Some(path) = &config.code_quality {
         judged::write_code_quality(path, &limits, costliest.as_ref(), &config.traces)?;
@@ -228,25 +219,6 @@ fn sections(report: &Report, config: &AnalyzeArgs, style: Style) -> Vec<Section>
     let name = |trace: &PathBuf| trace.display().to_string();
     let traces: Vec<String> = config.traces.iter().map(name).collect();
     if config.full { render::full(report) } else { render::first_screen(report, &traces, style) }
-}
-
-fn write(
-    report: &Report,
-    config: &AnalyzeArgs,
-    limits: &[JudgedLimit],
-    out: &mut dyn io::Write,
-) -> io::Result<()> {
-    let sections = || sections(report, config, Style::OF_FILES);
-    match config.report.format() {
-        ReportFormat::Json => render::json(report, &mut print::JsonEscaper(out)),
-        ReportFormat::Markdown => {
-            let text = judged::markdown(&report.verdict.sentence, limits, &sections());
-            print::answer_to(out, &text)
-        }
-        ReportFormat::Text | ReportFormat::Page => {
-            print::answer_to(out, &document::text(&sections(), Style::OF_FILES))
-        }
-    }
 }
 
 /// One trace, or its summary.

@@ -18,17 +18,14 @@ pub(crate) use session::StartedCommand;
 pub(crate) use undo::undo;
 
 use crate::advice::{step_function, wanted};
-use crate::args::{ApplyArgs, OutputFormat, Verbosity};
-use crate::files::write_export;
+use crate::args::{ApplyArgs, Verbosity};
 use crate::invoker::Invoker;
 use crate::launch::CommandEnd;
-use crate::print;
 use crate::record::INTERRUPTED;
 use crate::text::chain;
-use anyhow::Context as _;
+use crate::{output, print};
 use gctrace_settings::ApplyRequest;
 use render::CommandReport;
-use std::io;
 
 /// Exit code if the command succeeded and none of the settings was applied in it.
 const NOTHING_APPLIED: u8 = 1;
@@ -51,13 +48,7 @@ fn apply(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
     let function = config.start.step_function().map(str::to_owned);
     let function = function.or_else(|| step_function(&config.from));
     let invoker = Invoker::detect();
-    if let Some(path) = config.report.file() {
-        anyhow::ensure!(
-            config.report.force || !path.exists(),
-            "{} exists and was not overwritten; --force overwrites it",
-            path.display()
-        );
-    }
+    output::check(&config.report)?;
     let StartedCommand { launch, mut supervisor, session } = StartedCommand::start(
         &config.start.command,
         &invoker,
@@ -72,35 +63,12 @@ fn apply(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
     if let Some(why) = &failure {
         tracing::error!("{why}");
     }
-    if let Err(error) = write(&report, config, &invoker, verbosity) {
+    let say = |lines: &[String]| lines.iter().for_each(print::message);
+    let written =
+        output::write_of_command(&config.report, verbosity, &report, &report.lines(), say);
+    if let Err(error) = written {
         tracing::error!("{}", chain(&error));
     }
     let code = ended.map_or(INTERRUPTED, CommandEnd::exit_code);
     Ok(if code == 0 && failure.is_some() { NOTHING_APPLIED } else { code })
-}
-
-fn write(
-    report: &CommandReport,
-    config: &ApplyArgs,
-    invoker: &Invoker,
-    verbosity: Verbosity,
-) -> anyhow::Result<()> {
-    if let Some(path) = config.report.file() {
-        let content = |out: &mut dyn io::Write| match config.report.format() {
-            OutputFormat::Text => print::answer_to(out, &(report.lines().join("\n") + "\n")),
-            OutputFormat::Json => report.json(&mut print::JsonEscaper(out)),
-        };
-        return Ok(write_export(path, invoker, &[], config.report.force, &content)?);
-    }
-    if !config.report.is_on_stdout() {
-        if verbosity > Verbosity::Quiet {
-            report.lines().iter().for_each(print::message);
-        }
-        return Ok(());
-    }
-    let written = match config.report.format() {
-        OutputFormat::Text => print::answer(&(report.lines().join("\n") + "\n")),
-        OutputFormat::Json => print::exactly(|out| report.json(&mut print::JsonEscaper(out))),
-    };
-    print::unless_closed(written).context("cannot write the report to standard output")
 }

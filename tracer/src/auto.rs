@@ -24,7 +24,6 @@ use gctrace_settings::{
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
-use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -52,11 +51,8 @@ pub(crate) fn run(config: &AutoArgs, verbosity: Verbosity) -> anyhow::Result<u8>
     let SearchedCommand { found, ended, .. } =
         search(&search_for, &invoker, verbosity, |_, _| false)?;
     let ended = ended.flatten();
-    let content = |out: &mut dyn io::Write| {
-        let mut out = print::JsonEscaper(out);
-        serde_json::to_writer_pretty(&mut out, &found)?;
-        out.write_all(b"\n")
-    };
+    let content = print::json(&found)?;
+    let content = |out: &mut dyn io::Write| out.write_all(content.as_bytes());
     let path = &config.output;
     let written = if config.force {
         write_export(path, &invoker, &[], true, &content).map(|()| path.to_owned())

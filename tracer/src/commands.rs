@@ -17,13 +17,9 @@ pub(crate) fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8
     privileges::keep_what_is_needed()?;
     match &action {
         Invocation::Completions { shell } => {
-            let written = print::exactly(|out| manual::completions(*shell, out));
-            Ok(print::unless_closed(written).map(|()| 0)?)
+            print::written_answer(|out| manual::completions(*shell, out)).map(|()| 0)
         }
-        Invocation::Man { directory: None } => {
-            let written = print::exactly(manual::page);
-            Ok(print::unless_closed(written).map(|()| 0)?)
-        }
+        Invocation::Man { directory: None } => print::written_answer(manual::page).map(|()| 0),
         Invocation::Man { directory: Some(directory) } => Ok(manual::write(directory).map(|()| 0)?),
         Invocation::Analyze(config) => analyze::run(config),
         Invocation::Report(config) => report::run(config),
@@ -49,7 +45,7 @@ pub(crate) fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8
         #[cfg(target_os = "linux")]
         Invocation::Demo(config) => demo::run(config),
         #[cfg(target_os = "linux")]
-        Invocation::Doctor(config) => Ok(doctor::run(config)?),
+        Invocation::Doctor(config) => doctor::run(config),
         #[cfg(target_os = "linux")]
         Invocation::Setup(config) => setup::run(config),
         #[cfg(target_os = "linux")]

@@ -10,8 +10,8 @@ mod recording;
 use crate::analyze::LIMIT_EXCEEDED;
 use crate::args::{CompareArgs, ReportFormat};
 use crate::document::Style;
-use crate::{analyze, document, judged, print, render};
-use anyhow::Context as _;
+use crate::print::clean;
+use crate::{analyze, document, judged, output, print, render};
 use gctrace_analysis::Analysis;
 use gctrace_analysis::compare::compare;
 use gctrace_analysis::report::Report;
@@ -61,7 +61,7 @@ pub(crate) fn run(config: &CompareArgs) -> anyhow::Result<u8> {
             let sides = [(&mut one, before), (&mut other, after_report)];
             let page = render::comparison_page(&comparison, sides)?;
             let traces = [config.before.as_slice(), &after].concat();
-            analyze::write_page(path, &traces, config.force, &page)?;
+            output::write_file(path, &traces, config.force, &page)?;
         }
     }
     let unchecked = limits::unchecked(&comparison, &config.fail_if);
@@ -69,23 +69,20 @@ pub(crate) fn run(config: &CompareArgs) -> anyhow::Result<u8> {
         Some(_) => Vec::new(),
         None => limits::judged(&comparison, &config.fail_if),
     };
-    let written = match config.form.of(None) {
+    let content = match config.form.of(None) {
         ReportFormat::Text => {
             let style = Style::of_output();
             let sections = render::comparison(&comparison, style);
-            print::styled_answer(&document::text(&sections, style))
+            clean::text(&document::text(&sections, style)).into_owned()
         }
-        ReportFormat::Json => {
-            print::exactly(|out| render::json(&comparison, &mut print::JsonEscaper(out)))
-        }
+        ReportFormat::Json => print::json(&comparison)?,
         ReportFormat::Page => anyhow::bail!("a page is a file: -o FILE.html"),
         ReportFormat::Markdown => {
             let sections = render::comparison(&comparison, Style::OF_FILES);
-            let text = judged::markdown(&comparison.verdict.sentence, &limits, &sections);
-            print::exactly(|out| print::answer_to(out, &text))
+            judged::markdown(&comparison.verdict.sentence, &limits, &sections)
         }
     };
-    print::unless_closed(written).context("cannot write the comparison to standard output")?;
+    print::exact_answer(&content)?;
     if let Some(path) = &config.log {
         change_log::append(path, &comparison)?;
     }

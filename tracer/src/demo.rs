@@ -4,10 +4,9 @@
 //! user would.
 
 use crate::args::DemoConfig;
-use crate::files::write_export;
 use crate::invoker::Invoker;
 use crate::launch::LaunchPlan;
-use crate::print;
+use crate::{output, print};
 use crate::record::mode;
 use crate::variables::{VariableEffect, temporary_directory, variable};
 use anyhow::Context as _;
@@ -72,7 +71,9 @@ pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
     possible()?;
     let folder = DemoDir::new()?;
     let program = lay_out(&folder.0)?;
-    write_out("The GPU of this demo is simulated: kernels take a set time and compute nothing.\n")?;
+    print::answer(
+        "The GPU of this demo is simulated: kernels take a set time and compute nothing.\n",
+    )?;
     let gctrace = std::env::current_exe().context("cannot find gctrace's own file")?;
     let with_simulated_gpu = |command: &mut Command| {
         command
@@ -86,12 +87,12 @@ pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
         return Ok(recorded);
     }
     keep_program(config);
-    write_out("\n")?;
+    print::answer("\n")?;
     let explained = run_to_end(Command::new(&gctrace).arg("analyze").arg(&config.output))?;
     if explained != 0 || !config.auto {
         return Ok(explained);
     }
-    write_out(AUTO_HEAD)?;
+    print::answer(AUTO_HEAD)?;
     let mut auto = Command::new(&gctrace);
     let found = config.output.with_file_name(FOUND_NAME);
     with_simulated_gpu(auto.args(AUTO).arg(found).arg("--"));
@@ -102,16 +103,10 @@ pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
 /// overwrite.
 fn keep_program(config: &DemoConfig) {
     let path = config.output.with_file_name(PROGRAM_NAME);
-    let write = |out: &mut dyn std::io::Write| out.write_all(PROGRAM.as_bytes());
-    match write_export(&path, &Invoker::detect(), &[], false, &write) {
+    match output::write_file(&path, &[], false, PROGRAM) {
         Ok(()) => print::message(format!("the demo program is {}", path.display())),
         Err(error) => tracing::info!("the demo program was not copied: {error:#}"),
     }
-}
-
-/// Writes to standard output, ignoring a closed pipe.
-fn write_out(text: &str) -> anyhow::Result<()> {
-    print::unless_closed(print::answer(text)).context("cannot write to standard output")
 }
 
 /// Fails if no recording mode is possible.

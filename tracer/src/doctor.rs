@@ -14,14 +14,16 @@ use crate::doctor::interpreters::InterpreterExaminer;
 use crate::doctor::machine::HostFacts;
 use crate::print;
 use crate::print::clean;
-use std::io;
 
 /// Runs the checks and prints the result. Returns the exit code: 0 if recording will work (or each
 /// named interpreter was resolved, or configured options were shown), 1 if not.
-pub(crate) fn run(config: &DoctorArgs) -> io::Result<u8> {
+///
+/// # Errors
+/// The result cannot be printed.
+pub(crate) fn run(config: &DoctorArgs) -> anyhow::Result<u8> {
     if config.config {
         let lines = ConfiguredOptions::read(&described()).lines();
-        print::unless_closed(print::answer(&(lines.join("\n") + "\n")))?;
+        print::answer(&(lines.join("\n") + "\n"))?;
         return Ok(0);
     }
     let examiner = InterpreterExaminer::new();
@@ -31,7 +33,7 @@ pub(crate) fn run(config: &DoctorArgs) -> io::Result<u8> {
     } else {
         named(&examiner, &config.python)
     };
-    print::unless_closed(print::answer(&text))?;
+    print::answer(&text)?;
     Ok(u8::from(!works))
 }
 

@@ -9,7 +9,7 @@ use crate::record::kernel::permission;
 use crate::record::nvml;
 use crate::text::{OrDash as _, shell_line};
 use crate::units::{bytes, count, counted, duration};
-use crate::{document, print, render};
+use crate::{document, print};
 use anyhow::Context as _;
 use gctrace_analysis::paths;
 use gctrace_heap::state::{InterpreterState, ProgramState, StackFrame, ThreadState};
@@ -40,18 +40,19 @@ pub(crate) fn run(config: &DumpArgs) -> anyhow::Result<u8> {
         reason: gctrace_ebpf::waits_for,
     };
     let (state, gpus) = (look(pid, &options)?, gpus(pid));
-    let written = match config.form.of(None) {
-        // What is known now first: a recorder may have much.
-        OutputFormat::Text => print::answer(&text(&state, &gpus)).and_then(|()| {
-            let recorded = last_pauses::of(pid);
-            recorded.map_or(Ok(()), |recorded| print::answer(&last_lines(&recorded)))
-        }),
+    match config.form.of(None) {
+        OutputFormat::Text => {
+            // What is known now first: a recorder may have much.
+            print::answer(&text(&state, &gpus))?;
+            if let Some(recorded) = last_pauses::of(pid) {
+                print::answer(&last_lines(&recorded))?;
+            }
+        }
         OutputFormat::Json => {
             let report = DumpReport { state, gpus, recorded: last_pauses::of(pid) };
-            print::exactly(|out| render::json(&report, &mut print::JsonEscaper(out)))
+            print::exact_answer(&print::json(&report)?)?;
         }
-    };
-    print::unless_closed(written).context("cannot write the answer to standard output")?;
+    }
     Ok(0)
 }
 

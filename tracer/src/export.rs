@@ -19,7 +19,6 @@ use crate::heap::is_heap;
 use crate::invoker::Invoker;
 use crate::print::clean;
 use crate::{analyze, print};
-use anyhow::Context;
 use gctrace_analysis::report::{Location, PauseTotal};
 use gctrace_analysis::{Analysis, ProcessStacks, SampledStack, WeightedStack};
 use std::io;
@@ -97,8 +96,7 @@ fn output(
         Some(path) => {
             write_export(path, &Invoker::detect(), &config.traces, config.force, content)?
         }
-        None => print::unless_closed(print::exactly(content))
-            .context("cannot write to standard output")?,
+        None => print::written_answer(content)?,
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ pub(crate) use picture::Picture;
 use crate::args::{HeapQuestion, HeapTarget, OutputFormat};
 use crate::document::Style;
 use crate::files::is_stdout;
-use crate::{files, print, render};
+use crate::{files, print};
 use anyhow::Context as _;
 use gctrace_heap::report::{HeapAnswer, HeapReport, SuspectHolder};
 use gctrace_heap::{Dominators, Heap, HeapGraph, MAGIC, NodeIndex, diff};
@@ -36,13 +36,10 @@ pub(crate) fn run(question: &HeapQuestion) -> anyhow::Result<u8> {
     let heaps = question.files().iter().map(|file| read(file));
     let heaps: Vec<Heap> = heaps.collect::<anyhow::Result<_>>()?;
     let report = answer(question, &heaps)?;
-    let written = match question.format() {
-        OutputFormat::Text => print::styled_answer(&text::answer(&report, Style::of_output())),
-        OutputFormat::Json => {
-            print::exactly(|out| render::json(&report, &mut print::JsonEscaper(out)))
-        }
-    };
-    print::unless_closed(written).context("cannot write the answer to standard output")?;
+    match question.format() {
+        OutputFormat::Text => print::styled_answer(&text::answer(&report, Style::of_output()))?,
+        OutputFormat::Json => print::exact_answer(&print::json(&report)?)?,
+    }
     Ok(0)
 }
 

@@ -4,12 +4,10 @@
 //! `GITHUB_ACTIONS` is `true`. GitLab reads a file (`--code-quality`), in the format of its "Code Quality" report.
 
 use crate::document::Section;
-use crate::files::write_export;
-use crate::invoker::Invoker;
-use crate::{document, print, variables};
+use crate::print::clean;
+use crate::{document, output, print, variables};
 use gctrace_analysis::report::{Location, Report};
 use serde::Serialize;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// One limit of `--fail-if`, checked.
@@ -126,14 +124,10 @@ pub(crate) fn write_code_quality(
             },
         })
         .collect();
-    let content = |out: &mut dyn io::Write| {
-        serde_json::to_writer_pretty(&mut print::JsonEscaper(&mut *out), &issues)?;
-        out.write_all(b"\n")
-    };
-    Ok(write_export(path, &Invoker::detect(), traces, true, &content)?)
+    output::write_file(path, traces, true, &print::json(&issues)?)
 }
 
-/// A comment for a pull request, or the summary of a job: the verdict, each limit, and the report folded.
+/// A comment for a pull request, or the summary of a job, escaped: the verdict, each limit, and the report folded.
 pub(crate) fn markdown(verdict: &str, limits: &[JudgedLimit], report: &[Section]) -> String {
     let mut text = format!("### gctrace: {}\n\n", document::escaped(verdict));
     for limit in limits {
@@ -144,7 +138,8 @@ pub(crate) fn markdown(verdict: &str, limits: &[JudgedLimit], report: &[Section]
         text.push('\n');
     }
     let report = document::markdown(report);
-    text + &format!("<details><summary>Report</summary>\n\n{report}</details>\n")
+    text += &format!("<details><summary>Report</summary>\n\n{report}</details>\n");
+    clean::lines(&text)
 }
 
 #[cfg(test)]

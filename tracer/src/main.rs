@@ -16,6 +16,7 @@ mod hints;
 mod judged;
 mod log;
 mod manual;
+mod output;
 mod report;
 mod summarize;
 

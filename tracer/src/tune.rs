@@ -18,21 +18,18 @@ mod runs;
 mod search;
 
 use crate::apply::StartedCommand;
-use crate::args::{OutputFormat, TuneArgs, Verbosity};
+use crate::args::{TuneArgs, Verbosity};
 use crate::auto::SearchRequest;
-use crate::files::write_export;
 use crate::invoker::Invoker;
 use crate::launch::CommandEnd;
-use crate::print;
 use crate::record::INTERRUPTED;
-use crate::text::shell_line;
+use crate::text::{chain, shell_line};
+use crate::{output, print};
 use anyhow::Context as _;
 use gctrace_analysis::tune::TuneReport;
 use gctrace_settings::{AutoOptions, GcSetting};
 use nix::sys::signal::Signal;
 use search::SearchedRun;
-use std::io;
-use std::io::Write as _;
 use std::time::Instant;
 
 /// Measures the settings and prints the result. Returns the exit code of a command that failed,
@@ -63,15 +60,8 @@ struct Tuner<'a> {
 
 impl<'a> Tuner<'a> {
     fn new(config: &'a TuneArgs, verbosity: Verbosity) -> anyhow::Result<Self> {
-        let tuner = Self { config, verbosity, invoker: Invoker::detect(), started: Instant::now() };
-        if let Some(path) = config.report.file() {
-            anyhow::ensure!(
-                config.report.force || !path.exists(),
-                "{} exists and was not overwritten; --force overwrites it",
-                path.display()
-            );
-        }
-        Ok(tuner)
+        output::check(&config.report)?;
+        Ok(Self { config, verbosity, invoker: Invoker::detect(), started: Instant::now() })
     }
 
     /// The settings, as they are named in reports.
@@ -98,42 +88,15 @@ impl<'a> Tuner<'a> {
         let guessed = || report.guessed_gain().map(|(setting, _)| setting.setting.clone());
         let best = report.best.clone().or_else(guessed);
         report.apply = best.map(|best| self.apply_line(&best));
-        if let Err(error) = self.try_print(&report) {
-            tracing::error!("{}", crate::text::chain(&error));
-        }
+        self.write(&report, &render::lines(&report));
     }
 
-    fn try_print(&self, report: &TuneReport) -> anyhow::Result<()> {
-        self.write(report, &render::lines(report))
-    }
-
-    fn write(
-        &self,
-        report: &(impl serde::Serialize + Sync),
-        lines: &[String],
-    ) -> anyhow::Result<()> {
-        let json = |out: &mut dyn io::Write| -> io::Result<()> {
-            let mut out = print::JsonEscaper(out);
-            serde_json::to_writer_pretty(&mut out, report)?;
-            out.write_all(b"\n")
-        };
-        let text = lines.join("\n") + "\n";
-        let is_json = self.config.report.format() == OutputFormat::Json;
-        if let Some(path) = self.config.report.file() {
-            let content = |out: &mut dyn io::Write| {
-                if is_json { json(out) } else { print::answer_to(out, &text) }
-            };
-            write_export(path, &self.invoker, &[], self.config.report.force, &content)?;
-            return Ok(());
+    fn write(&self, report: &impl serde::Serialize, lines: &[String]) {
+        let say = |lines: &[String]| print::lines(&(lines.join("\n") + "\n"));
+        let to = &self.config.report;
+        if let Err(error) = output::write_of_command(to, self.verbosity, report, lines, say) {
+            tracing::error!("{}", chain(&error));
         }
-        if !self.config.report.is_on_stdout() {
-            if self.verbosity > Verbosity::Quiet {
-                print::lines(&text);
-            }
-            return Ok(());
-        }
-        let written = if is_json { print::exactly(json) } else { print::answer(&text) };
-        print::unless_closed(written).context("cannot write the report to standard output")
     }
 
     /// The result is known while the command runs: leaves it to itself.

@@ -58,6 +58,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gctrace_base::print::clean;
+use gctrace_base::text::chain;
 use gctrace_base::{files, print, variables};
 #[cfg(target_os = "linux")]
 use gctrace_base::{invoker, platform, trust};
@@ -330,11 +331,10 @@ pub fn explain(error: &clap::Error) -> u8 {
         print::styled_lines(&text(print::colors_wanted(print::errors_on_terminal())));
         return USAGE;
     }
-    let written = print::styled_answer(&text(print::colors_wanted(print::on_terminal())));
-    match print::unless_closed(written) {
+    match print::styled_answer(&text(print::colors_wanted(print::on_terminal()))) {
         Ok(()) => 0,
         Err(error) => {
-            print::message(format!("cannot write to standard output: {error}"));
+            print::message(chain(&error));
             1
         }
     }

@@ -19,6 +19,8 @@ pub use gctrace_analysis::clean;
 use self::clean::is_harmful;
 use crate::platform;
 use crate::variables::text;
+use anyhow::Context as _;
+use serde::Serialize;
 use std::fmt::Display;
 use std::io;
 use std::io::{IsTerminal as _, Write};
@@ -75,27 +77,35 @@ fn error_bytes(bytes: &[u8]) {
 ///
 /// # Errors
 /// The write failed.
-pub fn answer(text: &str) -> io::Result<()> {
-    exactly(|out| answer_to(out, text))
+pub fn answer(text: &str) -> anyhow::Result<()> {
+    exact_answer(&clean::lines(text))
 }
 
 /// The same with gctrace's own colors, of which others' names were cleaned before.
 ///
 /// # Errors
 /// The write failed.
-pub fn styled_answer(text: &str) -> io::Result<()> {
-    exactly(|out| out.write_all(clean::text(text).as_bytes()))
+pub fn styled_answer(text: &str) -> anyhow::Result<()> {
+    exact_answer(&clean::text(text))
 }
 
-/// Writes text to a file, escaped, as it may be shown on a terminal later.
+/// Prints to standard output what is escaped already: a document, [`json`], a page.
 ///
 /// # Errors
 /// The write failed.
-pub fn answer_to(out: &mut dyn Write, text: &str) -> io::Result<()> {
-    out.write_all(clean::lines(text).as_bytes())
+pub fn exact_answer(content: &str) -> anyhow::Result<()> {
+    written_answer(|out| out.write_all(content.as_bytes()))
 }
 
-/// Writes bytes to standard output unchanged: JSON (see [`JsonEscaper`]), SVG, completion scripts.
+/// Prints what is too large to be in memory at once, unchanged. A closed pipe, as by `head`, is no error.
+///
+/// # Errors
+/// The write failed.
+pub fn written_answer(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+    unless_closed(exactly(write)).context("cannot write to standard output")
+}
+
+/// Writes bytes to standard output unchanged. A closed pipe is an error.
 ///
 /// # Errors
 /// The write failed.
@@ -155,38 +165,28 @@ pub fn error_descriptor() -> io::Result<OwnedFd> {
     io::stderr().as_fd().try_clone_to_owned()
 }
 
-/// Passes JSON on, with characters that are harmful to a terminal (such as U+009B, which starts a
-/// control sequence) as `\u` escapes (RFC 8259, section 7). These occur only in strings. Newlines
-/// stay.
-#[derive(Debug)]
-pub struct JsonEscaper<W>(pub W);
+/// A value as indented JSON and a newline, without characters that are harmful to a terminal.
+///
+/// # Errors
+/// It has no form in JSON.
+pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
+    Ok(escaped_json(&serde_json::to_string_pretty(value)?) + "\n")
+}
 
-impl<W: Write> Write for JsonEscaper<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // serde_json writes valid UTF-8; other bytes are passed on unchanged.
-        let Ok(text) = std::str::from_utf8(bytes) else {
-            self.0.write_all(bytes)?;
-            return Ok(bytes.len());
-        };
-        let mut rest = text;
-        while let Some((position, char)) =
-            rest.char_indices().find(|(_, char)| *char != '\n' && is_harmful(*char))
-        {
-            let (before, after) = rest.split_at(position);
-            self.0.write_all(before.as_bytes())?;
-            let mut units = [0; 2];
-            for unit in char.encode_utf16(&mut units) {
-                write!(self.0, "\\u{unit:04x}")?;
-            }
-            rest = &after[char.len_utf8()..];
+/// JSON with characters that are harmful to a terminal (such as U+009B, which starts a control sequence) as `\u`
+/// escapes (RFC 8259, section 7). These occur only in strings. Newlines stay.
+pub fn escaped_json(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len() + 1);
+    for char in json.chars() {
+        if char == '\n' || !is_harmful(char) {
+            escaped.push(char);
+            continue;
         }
-        self.0.write_all(rest.as_bytes())?;
-        Ok(bytes.len())
+        for unit in char.encode_utf16(&mut [0; 2]) {
+            escaped += &format!("\\u{unit:04x}");
+        }
     }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
+    escaped
 }
 
 #[cfg(test)]
@@ -194,18 +194,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn written(value: &serde_json::Value) -> String {
-        let mut bytes = Vec::new();
-        serde_json::to_writer_pretty(JsonEscaper(&mut bytes), value).expect("JSON");
-        String::from_utf8(bytes).expect("text")
-    }
-
     proptest! {
         #[test]
         fn the_values_are_the_same(text in any::<String>(), key in any::<String>()) {
             let harmful = "\u{9b}\u{202e}\u{e0001}\x1b\n\u{200b}";
             let value = serde_json::json!({ key: [text, harmful] });
-            let json = written(&value);
+            let json = json(&value).expect("JSON");
             prop_assert!(!json.contains(|char| char != '\n' && is_harmful(char)));
             prop_assert_eq!(serde_json::from_str::<serde_json::Value>(&json).expect("JSON"), value);
         }

@@ -1,8 +1,6 @@
-//! Pages: reading for them, and writing them.
+//! Reading traces for a page.
 
 use super::read_all_into;
-use crate::files::{FileError, write_export};
-use crate::invoker::Invoker;
 use crate::render::PAUSES_DRAWN;
 use gctrace_analysis::Analysis;
 use std::num::NonZeroUsize;
@@ -21,19 +19,6 @@ pub(crate) fn read_for_page(
 ) -> anyhow::Result<(Analysis, u8)> {
     let kept = (PAUSES_DRAWN / traces.len().max(1)).max(LEAST_KEPT);
     read_all_into(traces, jobs, &|| Analysis::keeping_pauses(kept))
-}
-
-/// Writes a page as the invoker.
-///
-/// # Errors
-/// The file exists, or cannot be written.
-pub(crate) fn write_page(
-    path: &Path,
-    traces: &[PathBuf],
-    force: bool,
-    page: &str,
-) -> Result<(), FileError> {
-    write_export(path, &Invoker::detect(), traces, force, &|out| out.write_all(page.as_bytes()))
 }
 
 /// Whether a file with this name is a page.

@@ -10,8 +10,6 @@ use gctrace_settings::{
 use gctrace_units::{beyond, sum};
 use serde::Serialize;
 use std::ffi::OsString;
-use std::io;
-use std::io::Write;
 
 /// Name and version of the JSON report.
 const SCHEMA: &str = "gctrace.apply/1";
@@ -59,12 +57,6 @@ impl CommandReport {
             unreadable,
             left_out,
         }
-    }
-
-    /// Writes it as JSON, and a newline.
-    pub(super) fn json(&self, out: &mut dyn Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *out, self)?;
-        out.write_all(b"\n")
     }
 
     /// Why no process has any of the settings; `None`: one has, or may have.

@@ -43,8 +43,7 @@ pub(super) fn run(directory: &Path) -> anyhow::Result<u8> {
     loop {
         if let Some((_, kept)) = kept_in(directory).into_iter().find(|(number, _)| *number > before)
         {
-            print::unless_closed(print::answer(&format!("{}\n", kept.display())))
-                .context("cannot write the answer to standard output")?;
+            print::answer(&format!("{}\n", kept.display()))?;
             print::message(format!(
                 "Next: {}",
                 shell_line(&[Path::new("gctrace"), Path::new("analyze"), kept.as_path()])

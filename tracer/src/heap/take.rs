@@ -138,8 +138,7 @@ fn write(config: &TakeHeapArgs, graph: &HeapGraph, notes: &[String]) -> anyhow::
         tracing::warn!("{note}");
     }
     if is_stdout(&config.output) {
-        let written = print::exactly(|out| graph.write(out));
-        return print::unless_closed(written).context("cannot write the heap to standard output");
+        return print::written_answer(|out| graph.write(out));
     }
     let content = |out: &mut dyn io::Write| graph.write(out);
     let invoker = Invoker::detect();

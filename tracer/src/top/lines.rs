@@ -182,10 +182,7 @@ impl JsonOutput {
         let mut shown = snapshot.clone();
         shown.long_pauses.retain(|pause| !self.printed.contains(&name(pause)));
         self.printed = snapshot.long_pauses.iter().map(name).collect();
-        let mut line = Vec::new();
-        serde_json::to_writer(print::JsonEscaper(&mut line), &shown)?;
-        line.push(b'\n');
-        Ok(line)
+        Ok((print::escaped_json(&serde_json::to_string(&shown)?) + "\n").into_bytes())
     }
 }
 

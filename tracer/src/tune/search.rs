@@ -7,7 +7,6 @@ use crate::auto;
 use crate::auto::verdict;
 use crate::launch::CommandEnd;
 use crate::record::INTERRUPTED;
-use crate::text::chain;
 use gctrace_settings::{AppliedProcess, AutoDecision, AutoOptions};
 
 /// Fewer steps than this prove nothing within one run.
@@ -43,9 +42,7 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<SearchedRun> {
         return Ok(SearchedRun::Ended(run.map(Box::new)));
     }
     let lines = verdict(&searched.found, |setting| tuner.apply_line(setting));
-    if let Err(error) = tuner.write(&searched.found, &lines) {
-        tracing::error!("{}", chain(&error));
-    }
+    tuner.write(&searched.found, &lines);
     match searched.ended {
         Some(ended) => Ok(SearchedRun::Done(ended.map_or(INTERRUPTED, CommandEnd::exit_code))),
         None => tuner.go_on(searched.command).map(SearchedRun::Done),

@@ -1,4 +1,4 @@
-//! Renders reports as text and JSON.
+//! Reports and comparisons as documents.
 //!
 //! Owns the layout of a report, and the sentences of the text form alone; its content and all other
 //! sentences come from `gctrace_analysis`. Neither reads files nor decides where output goes.
@@ -38,20 +38,11 @@ pub use text::full;
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
-use serde::Serialize;
-use std::io;
-use std::io::Write;
 
 /// The report on all traces so far.
 pub fn report(analysis: &mut Analysis) -> Report {
     analysis.settle();
     analysis.report()
-}
-
-/// Writes a report or a comparison as JSON (schemas in docs/report-schema.md), followed by a newline.
-pub fn json(report: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, report)?;
-    writeln!(out)
 }
 
 #[cfg(test)]

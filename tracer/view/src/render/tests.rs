@@ -11,7 +11,7 @@ mod modes;
 mod ranks;
 mod words;
 
-use super::{full, json};
+use super::full;
 use crate::document;
 use crate::document::{Style, WIDTH};
 use crate::print::clean;
@@ -319,9 +319,7 @@ proptest::proptest! {
 #[test]
 fn json_says_what_the_text_says() {
     let report = report(&[("trace.json", training())]);
-    let mut bytes = Vec::new();
-    json(&report, &mut bytes).unwrap();
-    let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let json: serde_json::Value = serde_json::to_value(&report).unwrap();
     assert_eq!(json["schema"], "gctrace.report/3");
     assert_eq!(json["totals"]["pauses"]["count"], 20);
     let text = full_text(&report, Style::OF_FILES);

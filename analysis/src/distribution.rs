@@ -129,12 +129,6 @@ fn record(histogram: &mut Histogram<u64>, value: u64, count: u64) {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "at most 4,096 values; percentages are between 0 and 100"
-)]
 fn rank(percent: f64, count: usize) -> usize {
     (percent / 100.0 * count as f64).ceil() as usize
 }

@@ -259,7 +259,6 @@ impl SampleSums {
     }
 
     /// In units of `unit`; `None` without samples.
-    #[expect(clippy::cast_precision_loss, reason = "no figure of a GPU needs more than 52 bits")]
     fn report(self, unit: f64) -> Option<GpuFigure> {
         (self.samples > 0).then(|| GpuFigure {
             samples: self.samples,

@@ -47,12 +47,6 @@ impl GrowthReport {
 
     /// The collection nearest to this share of the time between the first and the last.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a place in a series needs no more than 52 bits; casts of floats saturate"
-    )]
     pub fn at(&self, ratio: f64) -> GrowthPoint {
         let span = self.last.after_start_ns - self.first.after_start_ns;
         let at_ns = self.first.after_start_ns + (span as f64 * ratio) as u64;
@@ -107,7 +101,6 @@ pub(crate) fn traversed(pause: &Pause) -> Option<u64> {
 impl GrowthState {
     /// Adds a full collection, and returns the objects that it left. If the number of traversed objects
     /// is unknown, or at interpreter shutdown, it does not show growth and is ignored.
-    #[expect(clippy::cast_precision_loss, reason = "a fit needs no more than 52 bits")]
     pub(crate) fn add(&mut self, pause: &Pause) -> Option<u64> {
         let objects = traversed(pause)?;
         if pause.reason == GcReason::Shutdown || pause.unfinished {
@@ -162,12 +155,6 @@ impl GrowthState {
         })
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a prediction needs no more than 52 bits; casts of floats saturate"
-    )]
     fn prediction(&self, objects: u64) -> Option<Prediction> {
         let line = self.regression.line()?;
         if line.r_squared < ENOUGH_R_SQUARED || line.slope <= 0.0 {

@@ -296,7 +296,6 @@ pub(super) fn part_trend(
 }
 
 /// Of a series, a time in s from another on, and the value.
-#[expect(clippy::cast_precision_loss, reason = "a trend needs no more than 52 bits")]
 fn point(from_ns: u64, at_ns: u64, value: u64) -> (f64, f64) {
     (duration_ns(from_ns, at_ns) as f64 / 1e9, value as f64)
 }
@@ -331,11 +330,6 @@ fn last_slope(points: &[(f64, f64)]) -> Option<Estimate> {
     theil_sen(points.get(before.saturating_sub(1)..)?)
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "times need no more than 52 bits; casts of floats saturate"
-)]
 fn seconds(seconds: f64) -> u64 {
     (seconds * 1e9) as u64
 }

@@ -21,7 +21,6 @@ pub(crate) struct FittedLine {
 }
 
 impl Regression {
-    #[expect(clippy::cast_precision_loss, reason = "counts of points are far below 2^53")]
     pub(crate) fn add(&mut self, x: f64, y: f64) {
         self.count += 1;
         let count = self.count as f64;
@@ -40,7 +39,6 @@ impl Regression {
     /// `None` for fewer than three points, or if all x are equal to a thousandth of their mean:
     /// such points show no slope.
     pub(crate) fn line(&self) -> Option<FittedLine> {
-        #[expect(clippy::cast_precision_loss, reason = "counts of points are far below 2^53")]
         let spread = (self.xx / self.count as f64).sqrt();
         if self.count < 3 || spread.is_nan() || spread <= self.mean_x.abs() / 1000.0 {
             return None;

@@ -3,7 +3,6 @@
 use crate::clean;
 
 /// A duration: `812 ns`, `1.23 ms`, `163 s`, `16.7 min`, `2.05 h`.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub fn duration(ns: u64) -> String {
     let exact = ns as f64;
     match ns {
@@ -42,11 +41,6 @@ pub fn signed(value: f64, unit: &str) -> String {
 }
 
 /// The nearest whole number, without its sign.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "casts of floats saturate"
-)]
 pub fn whole(value: f64) -> u64 {
     value.abs().round() as u64
 }
@@ -79,7 +73,6 @@ pub fn count(value: u64) -> String {
 }
 
 /// A count for narrow columns: as [`count`], from a million on `4.42 M`.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub fn short_count(value: u64) -> String {
     match value {
         0..1_000_000 => count(value),
@@ -89,7 +82,6 @@ pub fn short_count(value: u64) -> String {
 }
 
 /// An amount of memory: `812 bytes`, `1.50 KiB`, `12.3 MiB`, `2.05 GiB`.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub fn bytes(bytes: u64) -> String {
     let exact = bytes as f64;
     match bytes {

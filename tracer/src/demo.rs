@@ -6,9 +6,9 @@
 use crate::args::DemoConfig;
 use crate::invoker::Invoker;
 use crate::launch::LaunchPlan;
-use crate::{output, print};
 use crate::record::mode;
 use crate::variables::{VariableEffect, temporary_directory, variable};
+use crate::{output, print};
 use anyhow::Context as _;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;

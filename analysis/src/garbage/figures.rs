@@ -167,12 +167,6 @@ impl ReportView<'_> {
     /// The count over all collections: each generation's, scaled by the objects that all its
     /// collections freed per object that the examined ones did, and then by `times`. `None` if a
     /// generation that freed much was not examined.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "an estimate needs no more than 52 bits; casts of floats saturate"
-    )]
     fn estimate(&self, counted: &Counted, times: f64) -> Option<GarbageEstimate> {
         let all = self.sums.freed().1;
         let mut count = 0.0;

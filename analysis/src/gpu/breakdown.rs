@@ -88,18 +88,10 @@ impl TimedOp {
 
 /// The double that a reader of the trace gets: Unix times are exact to only a quarter of a
 /// microsecond in it, and HTA rounds that.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "times of traces are under 2^53 microseconds; the loss of the sum is the point"
-)]
 fn microseconds(ns: u64) -> f64 {
     (ns / 1000) as f64 + (ns % 1000) as f64 / 1000.0
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "casts of floats saturate, as the product does"
-)]
 fn whole_ns(us: f64) -> i64 {
     (us as i64).saturating_mul(1000)
 }

@@ -75,12 +75,6 @@ impl Analysis {
         }
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a cost needs no more than 52 bits; casts of floats saturate"
-    )]
     pub(super) fn overhead(&self) -> OverheadReport {
         #[derive(Default)]
         struct ProbeHits {

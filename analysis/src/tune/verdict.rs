@@ -110,7 +110,6 @@ impl TuneReport {
         (is_likely && found.mean_ratio <= -WORTH).then_some((best, found))
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "times are below 2^52 ns")]
     fn likely_ns(&self, setting: &TunedSetting) -> Option<f64> {
         /// Runs after which half of a difference outside of collections counts.
         const HALF: f64 = 3.0;
@@ -158,12 +157,6 @@ impl TuneReport {
             (!is_enough(found, precision)).then_some(times)
         });
         let times = wanting.max_by(f64::total_cmp)?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "saturates; steps are below 2^53"
-        )]
         let steps = (times * (measured * self.settings.len() as u64) as f64) as u64;
         Some(crate::time::sum([steps, self.warm_up_steps]))
     }

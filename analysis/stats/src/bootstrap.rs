@@ -59,11 +59,6 @@ pub fn median_difference(these: &[f64], those: &[f64]) -> Option<Estimate> {
 /// more than [`GROUPS`] it is normally distributed around the middle, with a standard deviation of
 /// half the root of their number (H. A. David and H. N. Nagaraja, Order Statistics, 2003, section
 /// 10.2).
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "casts of floats saturate; no list is as long as 2^52"
-)]
 fn resampled_median(sorted: &[f64], rng: &mut Rng) -> f64 {
     let last = sorted.len().saturating_sub(1);
     let place = if sorted.len() > GROUPS {
@@ -139,12 +134,6 @@ fn tail(sample: usize) -> f64 {
     quantiles::normal_above(student * ((freedom + 1.0) / freedom).sqrt())
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "10,000 resamples; shares are between 0 and 1"
-)]
 fn rank(share: f64, last: usize) -> usize {
     (share * last as f64).round() as usize
 }

@@ -37,7 +37,6 @@ impl Coin {
     }
 
     /// A number from 0 to 1.
-    #[expect(clippy::cast_precision_loss, reason = "53 bits")]
     pub fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -21,21 +21,18 @@ pub use quantiles::{student, student_outside};
 
 /// A count, a time in ns or a number of bytes as a float, exact below 2^53: 104 days in ns.
 #[must_use]
-#[expect(clippy::cast_precision_loss, reason = "means and ratios need no more than 52 bits")]
 pub fn float(number: u64) -> f64 {
     number as f64
 }
 
 /// The nearest whole number; 0 for a negative one and for what is none.
 #[must_use]
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 pub fn whole(number: f64) -> u64 {
     number.round() as u64
 }
 
 /// The nearest whole number, with its sign; 0 for what is none.
 #[must_use]
-#[expect(clippy::cast_possible_truncation, reason = "saturates")]
 pub fn signed(number: f64) -> i64 {
     number.round() as i64
 }

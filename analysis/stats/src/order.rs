@@ -46,7 +46,6 @@ pub fn scaled(value: u64, part: u64, whole: u64) -> u64 {
 }
 
 /// `part` / `whole`, `None` where there is no whole.
-#[expect(clippy::cast_precision_loss, reason = "a ratio needs no more than 52 bits")]
 pub fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

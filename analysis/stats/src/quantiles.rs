@@ -29,11 +29,6 @@ pub fn student_outside(t: f64, freedom: f64) -> Option<f64> {
     if !(freedom >= 1.0 && t.is_finite()) {
         return None;
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "between 1 and 1,000"
-    )]
     let freedom = freedom.min(f64::from(MOST_FREEDOM)) as u32;
     Some((1.0 - student_within(t.abs(), freedom)).clamp(0.0, 1.0))
 }

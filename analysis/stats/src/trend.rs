@@ -88,11 +88,6 @@ fn tie_term(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// `place`, rounded, less `before`, within 0 to `last`.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a place in a list; casts of floats saturate"
-)]
 fn index(place: f64, last: usize, before: usize) -> usize {
     let place = place.round_ties_even().max(0.0) as usize;
     place.saturating_sub(before).min(last)

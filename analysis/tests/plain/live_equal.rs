@@ -279,7 +279,6 @@ fn same_causes(report: &Report, id: DeviceId, gpu: &ProcessGpu) {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "shares are compared in percent")]
 fn percent(part_ns: u64, whole_ns: u64) -> f64 {
     part_ns as f64 * 100.0 / whole_ns as f64
 }

@@ -2,7 +2,6 @@
 //! taken is an error with a remedy.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
-#![expect(clippy::indexing_slicing, reason = "what fails here fails the test")]
 
 use crate::script;
 

@@ -1,8 +1,6 @@
 //! Heaps taken from running interpreters against what these interpreters report about themselves:
 //! `gc.get_objects`, `gc.get_referents`, `gc.collect` with `DEBUG_SAVEALL`.
 
-#![expect(clippy::indexing_slicing, reason = "what fails here fails the test")]
-
 use crate::script;
 
 use gctrace_heap::{HeapEdgeName, HeapGraph, HeapPlace};

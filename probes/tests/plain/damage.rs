@@ -59,12 +59,6 @@ proptest! {
     #[test]
     fn cut_files_never_panic(part in 0.0..1.0f64) {
         if let Some((path, bytes)) = python() {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                clippy::cast_precision_loss,
-                reason = "a part of a length"
-            )]
             let end = (bytes.len() as f64 * part) as usize;
             let _any_answer = resolve_bytes(path, &bytes[..end], &offline());
         }

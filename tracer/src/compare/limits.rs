@@ -67,11 +67,6 @@ fn points(ratio: f64) -> String {
     format!("{} points", three_digits(ratio * 100.0))
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "casts of floats saturate"
-)]
 fn time(ns: f64) -> String {
     let sign = if ns < 0.0 { "-" } else { "" };
     format!("{sign}{}", duration(ns.abs() as u64))

@@ -195,11 +195,6 @@ fn tuned(
 }
 
 /// From a difference as a share of the mean of both; `None`: there are too few pairs for an interval.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    reason = "times of steps are far below 2^52 ns"
-)]
 fn measured_difference(found: AutoDifference, first_ns: u64) -> Option<MeasuredDifference> {
     let AutoDifference { mean, low, high, p } = found;
     let [mean_ratio, low_ratio, high_ratio] = [more(mean?), more(low?), more(high?)];

@@ -62,18 +62,11 @@ impl ProgramRun {
     }
 
     /// The most memory that a run with another setting may take, in bytes.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "bytes are below 2^52"
-    )]
     pub(super) fn limit_bytes(&self) -> Option<u64> {
         let peak = self.peak_bytes?;
         Some(sum([peak, SPARE, (peak as f64 * ALLOWED) as u64]))
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "objects are below 2^52")]
     fn frees_nothing(&self) -> bool {
         let few = NEXT_TO_NOTHING_PER_S as f64 * self.cpu_s;
         self.garbage.is_some_and(|garbage| (garbage as f64) < few)

@@ -305,7 +305,6 @@ fn told(setting: &GcSetting, run: &TunedRun) -> String {
     text
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 fn rounded(ns: f64) -> u64 {
     ns as u64
 }
@@ -401,7 +400,6 @@ fn stepping(processes: &[AppliedProcess]) -> Vec<AppliedProcess> {
 
 /// The means of the steps of a job: as long as those of its slowest rank, for which the others wait; the rest
 /// is the ranks' mean.
-#[expect(clippy::cast_precision_loss, reason = "counts and times are below 2^52")]
 fn stepwise(ranks: &[AppliedProcess], peak_rss_bytes: Option<u64>) -> Option<Measured> {
     let settled = |rank: &AppliedProcess| {
         rank.settled.clone().filter(|settled: &SettledSteps| settled.steps >= WARM_UP)
@@ -443,7 +441,6 @@ fn peak_rss(processes: &[AppliedProcess]) -> Option<u64> {
 }
 
 /// CPU time is that of all processes, but for gctrace's own code in them: it works most where collections are many.
-#[expect(clippy::cast_precision_loss, reason = "counts and times are below 2^52")]
 fn whole(processes: &[AppliedProcess], wall: Duration, cpu: Duration) -> Measured {
     let sums: Vec<&CollectionSums> = processes.iter().flat_map(all_sums).collect();
     let of = |part: fn(&CollectionSums) -> u64| -> Option<f64> {

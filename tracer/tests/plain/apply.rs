@@ -1,10 +1,6 @@
 //! `gctrace apply`: starts commands with other settings, reports what they did, takes them back.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests, outside of #[test]"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 use serde_json::Value;
 use std::fs;

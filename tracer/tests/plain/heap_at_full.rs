@@ -1,7 +1,7 @@
 //! `gctrace heap --at-full N -- COMMAND`: the heap at the end of exactly that collection, of whichever
 //! process of the command, and that the program goes on whatever happens to gctrace.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use gctrace_heap::{HeapGraph, HeapPlace};
 use std::collections::{HashMap, HashSet};

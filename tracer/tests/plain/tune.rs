@@ -1,10 +1,6 @@
 //! `gctrace tune`: settings by turns in one run, whole runs, and what becomes of the command.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests, outside of #[test]"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 use serde_json::Value;
 use std::path::Path;

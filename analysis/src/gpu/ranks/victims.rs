@@ -196,7 +196,6 @@ pub(super) fn paused_ns(timeline: &Timeline) -> u64 {
     sum(timeline.pauses.iter().map(PauseSpan::duration_ns))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a ratio of times below 2^53 ns")]
 fn ratio(total_ns: i64, own_ns: i64) -> Option<f64> {
     (own_ns > 0).then(|| total_ns as f64 / own_ns as f64)
 }

@@ -16,7 +16,6 @@ impl Invoker {
     }
 
     /// Whether gctrace runs as another user than the one who typed the command.
-    #[expect(clippy::unused_self, reason = "as on Linux")]
     pub fn is_another_user(&self) -> bool {
         false
     }

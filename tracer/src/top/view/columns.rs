@@ -299,7 +299,6 @@ pub(crate) fn interval_ppm(process: &ProcessFigures, snapshot: &Snapshot) -> u64
     ppm(process.interval_pause_ns, snapshot.interval_ns).unwrap_or(0)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn rate(process: &ProcessFigures, snapshot: &Snapshot) -> String {
     if process.ended.is_some() {
         return "ended".to_owned();
@@ -313,7 +312,6 @@ pub(crate) fn interval_pauses(process: &ProcessFigures) -> u64 {
 }
 
 /// Converts a count of the interval to a rate per second.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn per_second(count: u64, snapshot: &Snapshot) -> f64 {
     if snapshot.interval_ns == 0 {
         return 0.0;

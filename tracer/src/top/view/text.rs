@@ -71,7 +71,6 @@ pub(crate) fn brief(ns: u64) -> String {
 }
 
 /// Memory in at most six columns: `812`, `1.5K`, `34.2G`.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn memory(bytes: u64) -> String {
     if bytes < 1000 {
         return bytes.to_string();
@@ -112,11 +111,6 @@ pub(crate) fn rate(value: f64) -> String {
         value if value <= 0.0 => "0".to_owned(),
         value if value < 0.05 => "<0.1".to_owned(),
         value if value < 999.95 => format!("{value:.1}"),
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "positive, and `as` stops at the bounds"
-        )]
         value => brief_count(value.round() as u64),
     }
 }
@@ -134,7 +128,6 @@ pub(crate) fn short_rate(value: f64) -> String {
 }
 
 /// Ppm as a percentage for a narrow column: `12.4`, `0.03`, `100`.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn percent(ppm: u64) -> String {
     let percent = ppm as f64 / 10_000.0;
     match ppm {

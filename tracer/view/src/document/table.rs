@@ -71,7 +71,6 @@ impl Cell {
     }
 
     /// A figure, and what it is sorted by.
-    #[expect(clippy::cast_precision_loss, reason = "only to sort by")]
     pub fn figure(text: impl Into<String>, value: u64) -> Self {
         Self { text: text.into(), value: (value as f64).to_string(), ..Self::default() }
     }

@@ -58,7 +58,6 @@ fn table(shown: &[(String, &GpuReport)]) -> Block {
 }
 
 /// `17.2 GiB of 80.0 GiB`.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn memory_peak(gpu: &GpuReport, peak: f64) -> String {
     match gpu.memory_total_bytes {
         Some(total) => format!("{} of {}", mebibytes(peak), mebibytes(total as f64)),
@@ -112,11 +111,9 @@ fn process(process: &GpuProcessReport) -> String {
         (None, true) => String::new(),
         (None, false) => " (not recorded)".to_owned(),
     };
-    let peak = process.memory_peak_bytes.map_or_else(
-        || "unknown".to_owned(),
-        #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-        |peak| mebibytes(peak as f64),
-    );
+    let peak = process
+        .memory_peak_bytes
+        .map_or_else(|| "unknown".to_owned(), |peak| mebibytes(peak as f64));
     format!("{}{who} {peak}", process.pid)
 }
 

@@ -225,7 +225,6 @@ fn waits(ranks: &[RankReport]) -> Block {
 }
 
 /// Share of the busy time without waiting for peers.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn useful(rank: &RankReport) -> String {
     let busy: f64 = rank.devices.iter().map(|one| one.busy_ns as f64).sum();
     let useful = rank.devices.iter().map(|one| one.useful_busy_ns as f64);

@@ -127,12 +127,6 @@ fn together(classes: &[HistogramBar]) -> HistogramBar {
 }
 
 /// Length of a bar on a logarithmic scale: at least 1 for a count above 0, `room` for `most`.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "columns of a screen"
-)]
 fn logarithmic(count: u64, most: u64, room: usize) -> usize {
     if count == 0 {
         return 0;

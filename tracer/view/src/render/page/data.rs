@@ -281,7 +281,6 @@ fn heaps(report: &Report, clock: &CommonClock) -> Vec<HeapData> {
 }
 
 /// Resident memory, then what is on GPUs, of each process.
-#[expect(clippy::cast_precision_loss, reason = "it is drawn")]
 fn memories(analysis: &Analysis, clock: &CommonClock) -> Vec<MemoryData> {
     let lists = analysis.memory_lists(clock);
     let is_one = lists.len() == 1;

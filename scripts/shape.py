@@ -2,7 +2,7 @@
 """Counts the shape of the code: files, lines, types, circles, silent defaults.
 
     shape.py [FOLDER]               default: this checkout
-    shape.py [FOLDER] --list WHAT   circles, arrows, small, rooms or names (used twice or more), by name
+    shape.py [FOLDER] --list WHAT   circles, arrows, small, rooms, names (used twice or more) or pairs, by name
     shape.py [FOLDER] --check       exit code 1 if there is a circle, or a room without a place in the order
     shape.py --self-test            shows that the check finds both
 
@@ -16,12 +16,15 @@ nests modules: names between them do not count.
 A room is a module at the root of a crate with all that is below it. docs/architecture.md lists the rooms of the largest
 crates from the ceiling to the floor ("Order of the rooms"). An arrow runs from one room to another that it names with
 `crate::`, in imports or elsewhere; it is upward if the other is listed before it.
+
+A pair is two structs that have four or more members of the same name and type.
 """
 
 import argparse
 import collections
 import contextlib
 import io
+import itertools
 import pathlib
 import re
 import sys
@@ -34,6 +37,8 @@ WORDS += r"|for nothing|stood still|looks? at every|mend(?:ed|s)?|besides"
 TYPE = re.compile(r"^(?:[ \t]*(?:pub(?:\([^)]*\))? )?(?:struct|enum|union|trait)|(?:pub(?:\([^)]*\))? )?type) (\w+)", re.MULTILINE)
 DEFAULTS = re.compile(r"unwrap_or\((?:0|[\w:]*MAX|NONE)\)|unwrap_or_default\(\)|map_or\((?:0|[\w:]*MAX|NONE),")
 DOC = re.compile(r"((?:^[ \t]*///.*\n)+)(?:[ \t]*#\[.*\n)*[ \t]*pub (?!\()", re.MULTILINE)
+STRUCT = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))? )?struct (\w+)[^;{(]*\{\n(.*?)^[ \t]*\}", re.MULTILINE | re.DOTALL)
+MEMBER = re.compile(r"^(?:pub(?:\([^)]*\))? )?(\w+: .+?),?$", re.MULTILINE)
 TESTS = re.compile(r"(^|/)(tests|benches|examples|fuzz)(/|\.rs$)|_tests?\.rs$")
 SMALL = 40  # code lines
 
@@ -201,6 +206,7 @@ def table(root):
         ("longest file, lines", max(text.count("\n") for text in files.values())),
         ("types", sum(map(len, types.values()))),
         ("type names used twice or more", sum(1 for places in types.values() if len(places) > 1)),
+        ("pairs of structs that share four or more members", len(pairs(files))),
         ("`saturating_*`", len(re.findall(r"\bsaturating_\w+", joined))),
         ("silent defaults (`unwrap_or(0\\|MAX\\|NONE)`, `unwrap_or_default()`, `map_or(0, ..)`)", len(DEFAULTS.findall(joined))),
         ("asserts (`assert*!`, `debug_assert*!`)", len(re.findall(r"\b(?:debug_)?assert\w*!", joined))),
@@ -222,6 +228,20 @@ def named_types(files):
     return types
 
 
+def pairs(files):
+    """(members in common, name and file of both) of structs that share four or more, most first."""
+    structs = [
+        (found[1], name, set(MEMBER.findall("\n".join(code(found[2])))))
+        for name, text in files.items()
+        for found in STRUCT.finditer(text)
+    ]
+    found = (
+        (sorted(member.split(":")[0] for member in members & others), (one, name), (other, elsewhere))
+        for (one, name, members), (other, elsewhere, others) in itertools.combinations(structs, 2)
+    )
+    return sorted((pair for pair in found if len(pair[0]) >= 4), key=lambda pair: -len(pair[0]))
+
+
 def small(files):
     return sorted((len(code(text)), name) for name, text in files.items() if len(code(text)) < SMALL)
 
@@ -238,6 +258,9 @@ def listing(root, what):
         for name, places in sorted(named_types(files).items()):
             if len(places) > 1:
                 print(f"{name}: {' '.join(places)}")
+    elif what == "pairs":
+        for members, (one, name), (other, elsewhere) in pairs(files):
+            print(f"{one} ({name}), {other} ({elsewhere}): {', '.join(members)}")
     elif what == "small":
         for lines, name in small(files):
             print(f"{lines:3} {name}")
@@ -290,7 +313,7 @@ def self_test():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
-    parser.add_argument("--list", choices=("circles", "arrows", "small", "rooms", "names"))
+    parser.add_argument("--list", choices=("circles", "arrows", "small", "rooms", "names", "pairs"))
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     asked = parser.parse_args()

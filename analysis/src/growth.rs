@@ -35,16 +35,6 @@ pub struct GrowthReport {
 }
 
 impl GrowthReport {
-    /// Whether the heap grew by half or more in the second half of the run. Then many of the
-    /// objects that full collections traverse are younger than any freeze after setup.
-    #[must_use]
-    pub fn still_growing(&self) -> bool {
-        /// Chosen so that the growth of a setup phase or of one epoch does not count.
-        const BY: f64 = 1.5;
-        let middle = self.at(0.5).objects;
-        gctrace_stats::ratio(self.last.objects, middle).is_some_and(|ratio| ratio >= BY)
-    }
-
     /// The collection nearest to this share of the time between the first and the last.
     #[must_use]
     pub fn at(&self, ratio: f64) -> GrowthPoint {

@@ -1,5 +1,7 @@
 //! PyTorch's memory by layer of one process.
 
+pub mod words;
+
 use crate::bounded::{ThinnedSeries, ranked};
 use crate::time::{add_known, add_to, duration_ns, sum};
 use gctrace_event::{AllocatorMemory, LayerMark, LayerRow, Layers, LayersRemark};

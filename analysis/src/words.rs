@@ -7,7 +7,6 @@ pub mod advice;
 mod broken_cycles;
 mod callback;
 mod called;
-pub mod layers;
 pub mod memory;
 pub mod places;
 pub mod samples;
@@ -16,6 +15,7 @@ pub(crate) mod waits;
 
 pub use crate::cleanup::words as cleanup;
 pub use crate::garbage::words as cycles;
+pub use crate::layers::words as layers;
 use crate::report::{Advice, AdviceEffect, AdviceId, Basis, Report};
 
 /// The risk of calling `gc.collect()` no more.

@@ -1,5 +1,7 @@
 //! Reports and comparisons as documents.
 //!
+//! A file per feature, named as in `gctrace_analysis`: which of its figures are shown, in which order, in text and on a
+//! page.
 //! Owns the layout of a report, and the sentences of the text form alone; its content and all other
 //! sentences come from `gctrace_analysis`. Neither reads files nor decides where output goes.
 
@@ -11,23 +13,25 @@ mod comparison;
 mod counters;
 mod cpu;
 mod cuda;
-mod evidence;
 mod first_screen;
 mod garbage;
 mod gpu_bounds;
 mod gpu_devices;
-mod gpus;
+mod gpu_samples;
+mod growth;
 mod idle;
 mod launching;
 mod layers;
-mod leaks;
-mod lines;
+mod leak_watch;
 mod missing;
 mod next;
+mod overhead;
 mod overview;
 mod page;
+mod pauses;
 mod pressure;
 mod ranks;
+mod stacks;
 mod steps;
 mod text;
 

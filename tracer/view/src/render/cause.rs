@@ -1,6 +1,6 @@
 //! The section on the cost of pauses for GPU work.
 
-use super::evidence::after_start;
+use super::pauses::{after_start, started_ns};
 use crate::document::{Block, Section, Table, line, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent};
@@ -57,11 +57,6 @@ fn name(cause: &CauseReport, report: &Report) -> String {
     } else {
         process
     }
-}
-
-/// Start of a trace on its own clock, which times in tables count from.
-pub(super) fn started_ns(report: &Report, trace: usize) -> u64 {
-    report.traces.get(trace).map_or(0, |trace| trace.started_ns)
 }
 
 fn of_process(cause: &CauseReport, started_ns: u64) -> Vec<Block> {

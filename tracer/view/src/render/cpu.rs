@@ -1,10 +1,12 @@
 //! The sections on samples of what threads execute, and on what they wait for (`--sample`).
 
+use super::idle::{FIRST_CAUSE, IDLE, REST, WORK, parts};
 use crate::document::{Block, Section, Table, paragraph};
 use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::report::{CpuReport, MainThreadReport, MeanwhileReport, OffCpuLine, Report};
 use gctrace_analysis::words::samples::{
-    ShortPlaces, busy_share, cpu_time, file_name, line, waiting, waiting_meanwhile,
+    ShortPlaces, ThreadUse, busy_share, cpu_time, file_name, line, main_thread_times, waiting,
+    waiting_meanwhile,
 };
 use gctrace_units::{Ns, times};
 
@@ -135,4 +137,60 @@ fn meanwhile_table(what: &str, meanwhile: &MeanwhileReport, places: ShortPlaces<
         .right("share", |(_, ns)| percent(*ns as f64 / whole_ns as f64))
         .left(&format!("{what} ({})", duration(meanwhile.waited_ns)), |(did, _)| did.clone())
         .into()
+}
+
+/// From this share of the pauses off CPU on, the machine is named as a cause.
+const BUSY_MACHINE: f64 = 0.2;
+
+pub(crate) fn processor(report: &Report) -> Section {
+    let all = &report.totals.pauses;
+    let mut sentences = Vec::new();
+    if let Some(cpu) = &all.cpu {
+        let of = if cpu.pauses == all.count {
+            String::new()
+        } else {
+            format!(" (of {} of {} pauses)", count(cpu.pauses), count(all.count))
+        };
+        sentences.push(format!(
+            "The collecting thread was on a CPU for {} of {} of pauses{of}, and preempted or \
+             waiting for {}.",
+            duration(cpu.on_cpu_ns),
+            duration(cpu.pause_ns),
+            percent(cpu.off_cpu_ratio),
+        ));
+        if cpu.off_cpu_ratio >= BUSY_MACHINE {
+            sentences.push(
+                "The machine has too few CPUs for its load, or memory was paged in: on an idle \
+                 one the pauses would be shorter; or finalizers of the program waited."
+                    .to_owned(),
+            );
+        }
+    }
+    if let Some(world) = &all.stop_the_world {
+        sentences.push(format!(
+            "Free-threaded Python: {} took {}; other threads were stopped for {} of that.",
+            counted(world.runs, "collector run"),
+            duration(world.run_ns),
+            duration(world.stopped_ns),
+        ));
+    }
+    Section::of_sentences("CPU time", &sentences)
+}
+
+/// What the main thread of the process with the most CPU time did.
+pub(crate) fn main_thread(report: &Report) -> Vec<Block> {
+    let Some((whole_ns, times)) = main_thread_times(report) else {
+        return Vec::new();
+    };
+    let colored = |(at, (use_of, ns)): (usize, (ThreadUse, u64))| {
+        let color = match use_of {
+            ThreadUse::Running => WORK,
+            ThreadUse::Collecting => IDLE,
+            ThreadUse::Waiting(_) => FIRST_CAUSE + 1 + at % 10,
+            ThreadUse::Rest => REST,
+        };
+        (use_of.to_string(), ns, color)
+    };
+    let times: Vec<_> = times.into_iter().enumerate().map(colored).collect();
+    vec![Block::Bar(format!("Main thread, {}", duration(whole_ns)), parts(&times, whole_ns))]
 }

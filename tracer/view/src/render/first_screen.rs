@@ -5,7 +5,7 @@
 
 use super::launching::BARS;
 use super::next::{is_change, next};
-use super::{cleanup, evidence, garbage, idle, leaks, missing, steps};
+use super::{cleanup, garbage, idle, layers, leak_watch, missing, overhead, steps};
 use crate::document::{
     Block, INDENT, Paragraph, Section, Style, Table, Tone, hanging, lines, paragraph, plain,
 };
@@ -47,7 +47,7 @@ pub fn first_screen(report: &Report, traces: &[String], style: Style) -> Vec<Sec
     let least = PLACES_SHOWN - 1;
     let room = LINES.saturating_sub(used + 2);
     let shown_places = room.saturating_sub(first).clamp(least, PLACES_SHOWN);
-    let places = Vec::from_iter(super::lines::costliest(report, shown_places.min(room).max(1)));
+    let places = Vec::from_iter(super::stacks::costliest(report, shown_places.min(room).max(1)));
     used += if places.is_empty() { 0 } else { length(&places) + 2 };
     let mut about = Vec::new();
     for blocks in context {
@@ -79,14 +79,14 @@ fn context(report: &Report, of_run: bool, width: usize) -> Vec<Vec<Block>> {
     let sentences = [
         words::memory::memory_in_short(report)
             .or_else(|| words::memory::resident_in_short(report).filter(|_| changes)),
-        leaks::in_short(report),
+        leak_watch::in_short(report),
         freed,
         words::samples::samples_in_short(report),
         freed_nothing,
         words::memory::interpreter_in_short(report),
         else_where(report),
         cleanup::in_short(report),
-        words::layers::layers_in_short(report),
+        layers::in_short(report),
         steps::cold_steps(report).filter(|_| of_run),
     ];
     let sentences = sentences.into_iter().flatten();
@@ -286,7 +286,7 @@ fn sees_no_waits(report: &Report) -> bool {
 
 /// What the figures rest on: overhead, and what is missing.
 fn trust(report: &Report) -> String {
-    let overhead = evidence::slowed(&report.overhead);
+    let overhead = overhead::slowed(&report.overhead);
     let overhead = overhead.unwrap_or_else(|| "The overhead of recording is unknown".to_owned());
     let pauses = counted(report.totals.pauses.count, "pause");
     let processes = match report.totals.processes {

@@ -1,9 +1,8 @@
-//! The section on idle time of devices: its causes, and the longest gaps.
+//! The section on idle time of devices: its causes, and the longest gaps; that of a page has bars.
 
-use super::cause::started_ns;
-use super::evidence::after_start;
 use super::gpu_devices::{DEVICES_SHOWN, more, name};
-use crate::document::{Block, Cell, INDENT, Section, Table, hanging, paragraph};
+use super::pauses::{after_start, started_ns};
+use crate::document::{BarPart, Block, Cell, INDENT, Section, Table, hanging, paragraph};
 use crate::text::{OrDash as _, mark};
 use crate::units::{count, counted, duration, percent, signed_duration};
 use gctrace_analysis::paths::{self, common_directory};
@@ -343,4 +342,55 @@ fn one_gap(number: usize, gap: &IdleGap, started_ns: u64) -> [Block; 3] {
     };
     let [before, after] = [operation("after ", &gap.before), operation("before", &gap.after)];
     [hanging(sentence, INDENT, BELOW), before, after]
+}
+
+/// Colors of what a device does, or a thread; the first of a cause of idle time follows.
+pub(super) const WORK: usize = 0;
+pub(super) const IDLE: usize = 3;
+/// Of what is no cause: gray.
+pub(super) const REST: usize = 16;
+
+/// Why the GPU was idle that idled the longest, and what the others did.
+pub(crate) fn on_page(report: &Report) -> Section {
+    let Some(ledger) = idlest(report) else {
+        return Section::default();
+    };
+    let use_of = [
+        ("compute", ledger.compute_ns, WORK),
+        ("communication alone", ledger.communication_ns, 1),
+        ("copies alone", ledger.copies_ns, 2),
+        ("idle", ledger.idle_ns, IDLE),
+    ];
+    let use_of = use_of.map(|(name, ns, color)| (name.to_owned(), ns, color));
+    let mut all = vec![
+        Block::Bar("GPU time".to_owned(), parts(&use_of, ledger.span_ns)),
+        Block::Bar("Idle time by cause".to_owned(), causes(ledger)),
+    ];
+    all.extend(explained(report, ledger));
+    all.extend(devices(report));
+    let gaps = gaps(report, ledger);
+    if !gaps.is_empty() {
+        all.push(Block::More("The longest gaps".to_owned(), gaps));
+    }
+    let about = format!("{} {}", device(report, ledger), idled(ledger));
+    Section::new("Why the GPU was idle", all).id("idle").about(about)
+}
+
+pub(super) fn parts(times: &[(String, u64, usize)], whole_ns: u64) -> Vec<BarPart> {
+    let part = |(name, ns, color): &(String, u64, usize)| {
+        let ratio = share(*ns, whole_ns);
+        BarPart {
+            name: name.clone(),
+            share: percent(ratio),
+            width: format!("{:.3}", ratio * 100.0),
+            color: *color,
+        }
+    };
+    times.iter().filter(|(_, ns, _)| *ns > 0).map(part).collect()
+}
+
+fn causes(ledger: &IdleLedger) -> Vec<BarPart> {
+    let time = |row: &IdleRow| (row.cause.to_string(), row.time_ns, color(row.cause));
+    let times: Vec<_> = ledger.rows.iter().map(time).collect();
+    parts(&times, ledger.idle_ns)
 }

@@ -1,10 +1,13 @@
-//! The section on PyTorch's memory by layer (`--layers`).
+//! PyTorch's memory by layer (`--layers`): the section, the sentence of the first screen, and what a page draws.
 
 use crate::document::{Block, Cell, Section, Table, line, paragraph};
+use crate::print::clean;
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, three_digits};
 use gctrace_analysis::report::{LayerReport, LayerTotals, LayersReport, ProcessReport, Report};
-use gctrace_analysis::words::layers::{marks, name, remarks};
+use gctrace_analysis::words::layers::{layers_in_short, marks, name, remarks};
+use gctrace_analysis::{CommonClock, PausedProcess};
+use serde::Serialize;
 
 /// Rows shown of a process; the others are in the JSON.
 const SHOWN: usize = 40;
@@ -37,6 +40,16 @@ pub(crate) fn layers(report: &Report) -> Section {
         )));
     }
     Section::new("Memory by layer (PyTorch)", blocks)
+}
+
+/// What the models of the process hold that holds the most, in a sentence: one of many ranks.
+pub(crate) fn in_short(report: &Report) -> Option<String> {
+    let of = report
+        .processes
+        .iter()
+        .filter_map(|process| Some((process.rank, process.layers.as_ref()?)));
+    let (rank, layers) = of.max_by_key(|(_, layers)| layers.totals.at_once())?;
+    Some(layers_in_short(rank, layers))
 }
 
 fn of_process(layers: &LayersReport) -> Vec<Block> {
@@ -155,4 +168,61 @@ fn about(layer: &LayerReport) -> String {
     let marks = marks(layer);
     let marks = if marks.is_empty() { marks } else { format!("; {marks}") };
     format!("{}{shape}{marks}", layer.type_name)
+}
+
+/// Processes whose layers are drawn: ranks of a job are much alike.
+const PROCESSES_DRAWN: usize = 4;
+/// Tiles of a process; smaller layers are left out of the picture.
+const TILES: usize = 300;
+
+/// The layers of a process, in bytes by kind: weights, saved (`None` if unknown), gradients, optimizer state,
+/// buffers.
+#[derive(Serialize)]
+pub(crate) struct LayersData {
+    name: String,
+    /// The step that held the most.
+    step: u64,
+    /// Of each layer its name, class and bytes; the largest first.
+    layers: Vec<(String, String, [Option<u64>; 5])>,
+    /// Of each measured step its end, number and bytes.
+    steps: Vec<(u64, u64, [Option<u64>; 5])>,
+}
+
+impl LayersData {
+    /// Of all processes with layers; `process_name` is theirs.
+    pub(crate) fn of(
+        report: &Report,
+        clock: &CommonClock,
+        process_name: fn(&PausedProcess) -> String,
+    ) -> Vec<Self> {
+        let with = report.processes.iter().filter_map(|process| {
+            let measured = process.layers.as_ref()?;
+            let held = measured.layers.iter().filter(|layer| layer.bytes.at_once() > 0);
+            let layers = held.take(TILES).map(|layer| {
+                (clean_of(&name(layer)), clean_of(&layer.type_name), kinds(&layer.bytes))
+            });
+            let steps = measured.over_time.iter().map(|point| {
+                let at_ns = clock.after_start(process.trace, point.since_start_ns);
+                (at_ns, point.step, kinds(&point.totals))
+            });
+            let of =
+                PausedProcess { trace: process.trace, pid: Some(process.pid), rank: process.rank };
+            Some(Self {
+                name: process_name(&of),
+                step: measured.step,
+                layers: layers.collect(),
+                steps: steps.collect(),
+            })
+        });
+        with.filter(|data| !data.layers.is_empty()).take(PROCESSES_DRAWN).collect()
+    }
+}
+
+fn clean_of(name: &str) -> String {
+    clean::line(name).into_owned()
+}
+
+fn kinds(bytes: &LayerTotals) -> [Option<u64>; 5] {
+    let LayerTotals { weights, saved, gradients, optimizer, buffers, .. } = *bytes;
+    [Some(weights), saved, Some(gradients), Some(optimizer), Some(buffers)]
 }

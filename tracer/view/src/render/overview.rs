@@ -4,10 +4,8 @@ use crate::document::{Block, Cell, Section, Table, WIDTH, cut, paragraph};
 use crate::text::{OrDash as _, mark};
 use crate::units::{count, counted, duration, percent, short_count};
 use crate::unseen::unseen_places;
-use gctrace_analysis::report::{
-    GroupName, PausesReport, ProcessReport, RecordedReport, Report, TraceReport,
-};
-use gctrace_event::{CollectorKind, GcReason, RecordingMode};
+use gctrace_analysis::report::{ProcessReport, RecordedReport, Report, TraceReport};
+use gctrace_event::{CollectorKind, RecordingMode};
 use std::collections::BTreeSet;
 
 /// Maximum number of processes listed; the others are in the JSON.
@@ -111,64 +109,6 @@ fn ranks(report: &Report, trace: usize) -> Option<String> {
             format!("ranks {}", list.join(","))
         }
     })
-}
-
-pub(crate) fn pauses(report: &Report) -> Section {
-    let all = &report.totals.pauses;
-    if all.count == 0 {
-        return Section::default();
-    }
-    let head = ["", "pauses", "time", "share", "p50", "p90", "p99", "longest"];
-    let mut table = Table::new(&head, &[0]);
-    table.row(pauses_row("all", 1.0, all));
-    for group in report.by_generation.iter().chain(&report.by_reason) {
-        let name = group_name(group.name);
-        table.row(pauses_row(&name, group.time_ratio, &group.pauses));
-    }
-    let mut together = match report.totals.stopped_ratio {
-        Some(ratio) => format!(
-            "Python was paused for {} of {} observed{}: {}.",
-            duration(report.totals.stopped_ns),
-            duration(report.totals.observed_ns),
-            mark(report.totals.basis),
-            percent(ratio),
-        ),
-        None => String::new(),
-    };
-    together += &percentile_error(all);
-    Section::new("Pauses", vec![table.into(), paragraph(together)])
-}
-
-/// At most twelve characters, so that the table fits.
-fn group_name(name: GroupName) -> String {
-    match name {
-        GroupName::Generation(Some(generation)) => format!("generation {generation}"),
-        GroupName::Generation(None) => "generation ?".to_owned(),
-        GroupName::Reason(GcReason::Manual) => "gc.collect()".to_owned(),
-        GroupName::Reason(GcReason::Shutdown) => "at shutdown".to_owned(),
-        GroupName::Reason(reason) => reason.as_ref().to_owned(),
-    }
-}
-
-fn percentile_error(pauses: &PausesReport) -> String {
-    match pauses.percentile_error_ratio {
-        error if error > 0.0 => format!(" Percentiles are within ±{}.", percent(error)),
-        _ => String::new(),
-    }
-}
-
-fn pauses_row(name: &str, time_ratio: f64, pauses: &PausesReport) -> [String; 8] {
-    let time = |ns: Option<u64>| ns.map(duration).or_dash();
-    [
-        name.to_owned(),
-        short_count(pauses.count),
-        duration(pauses.time_ns),
-        percent(time_ratio),
-        time(pauses.p50_ns),
-        time(pauses.p90_ns),
-        time(pauses.p99_ns),
-        time(pauses.max_ns),
-    ]
 }
 
 pub(crate) fn processes(report: &Report) -> Section {

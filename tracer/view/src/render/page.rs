@@ -7,8 +7,6 @@ mod comparison;
 mod data;
 mod heat;
 mod html;
-mod idle;
-mod layers;
 mod pack;
 mod sections;
 mod stacks;
@@ -67,9 +65,8 @@ impl Page {
 /// # Errors
 /// None in practice: those of the template.
 pub fn page(analysis: &mut Analysis, report: &Report, traces: &[PathBuf]) -> io::Result<String> {
-    let steps = analysis.step_rows();
-    let drawings = RunDrawings::of(analysis, report, &steps);
-    let sections = sections::of_run(report, &shell_line(traces), &drawings, 0);
+    let drawings = RunDrawings::of(analysis, report, 0);
+    let sections = sections::of_run(report, &shell_line(traces), &drawings);
     Page::text(&title(report), sections, &[drawings.data])
 }
 
@@ -84,9 +81,8 @@ pub fn comparison_page(
     let mut sections = comparison::sections(comparison);
     let mut data = Vec::new();
     for (run, (analysis, report)) in sides.into_iter().enumerate() {
-        let steps = analysis.step_rows();
-        let drawings = RunDrawings::of(analysis, report, &steps);
-        sections.push(comparison::side(report, &drawings, run));
+        let drawings = RunDrawings::of(analysis, report, run);
+        sections.push(comparison::side(report, &drawings));
         data.push(drawings.data);
     }
     Page::text("before and after", sections, &data)

@@ -2,7 +2,7 @@
 
 use super::data::RunDrawings;
 use super::sections;
-use crate::document::{Badge, Block, Section, WIDEST, paragraph};
+use crate::document::{Badge, Section, WIDEST, paragraph};
 use crate::render::comparison as words;
 use gctrace_analysis::compare::{Comparison, Outcome};
 use gctrace_analysis::report::Report;
@@ -33,21 +33,13 @@ pub(super) fn sections(comparison: &Comparison) -> Vec<Section> {
 }
 
 /// A side: its own verdict, figures and pauses.
-pub(super) fn side(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
-    let (id, heading) = if run == 0 { ("before", "Before") } else { ("after", "After") };
+pub(super) fn side(report: &Report, drawings: &RunDrawings) -> Section {
+    let (id, heading) = if drawings.run == 0 { ("before", "Before") } else { ("after", "After") };
     let own = sections::verdict(report);
     let mut all = vec![paragraph(own.heading)];
     all.extend(own.blocks);
-    for (kind, has) in [
-        ("timeline", drawings.has_pauses || drawings.has_steps),
-        ("flame", drawings.has_stacks),
-        ("heap", drawings.has_heaps),
-        ("memory", drawings.has_memory),
-    ] {
-        if has {
-            all.push(Block::Drawing(kind, run));
-        }
-    }
+    let kinds = ["timeline", "flame", "heap", "memory"];
+    all.extend(kinds.into_iter().filter_map(|kind| drawings.of_kind(kind)));
     let files: Vec<&str> = report.traces.iter().map(|trace| trace.file.as_str()).collect();
     Section::new(heading, all).id(id).about(files.join(" "))
 }

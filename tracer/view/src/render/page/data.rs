@@ -3,9 +3,10 @@
 //! Owns the order of the numbers, which `page.js` and its neighbors read.
 
 use super::heat::{HeatData, MOST};
-use super::layers::LayersData;
 use super::pack::{or_zero, pack};
 use super::stacks::PageStacks;
+use crate::document::Block;
+use crate::render::layers::LayersData;
 use crate::units::{counted, three_digits, whole};
 use gctrace_analysis::report::Report;
 use gctrace_analysis::{Analysis, CommonClock, PauseList, PausedProcess, ProcessStepRow, StackId};
@@ -76,39 +77,29 @@ struct MemoryData {
 /// What a run has to draw.
 pub(super) struct RunDrawings {
     pub(super) data: RunData,
+    /// The place of the run in the data of the page.
+    pub(super) run: usize,
     pub(super) has_pauses: bool,
-    pub(super) has_stacks: bool,
-    pub(super) has_heaps: bool,
-    pub(super) has_memory: bool,
-    pub(super) has_layers: bool,
-    pub(super) has_steps: bool,
-    pub(super) has_heat: bool,
+    has_stacks: bool,
     /// What is left out of the timeline; empty if nothing is.
     pub(super) not_drawn: String,
 }
 
 impl RunDrawings {
-    /// Of a settled analysis and its report.
-    pub(super) fn of(analysis: &mut Analysis, report: &Report, steps: &[ProcessStepRow]) -> Self {
+    /// Of a settled analysis and its report, which have this place in the data.
+    pub(super) fn of(analysis: &mut Analysis, report: &Report, run: usize) -> Self {
+        let steps = analysis.step_rows();
         let clock = analysis.common_clock(report.runs);
         let list = analysis.pause_list(&clock, PAUSES_DRAWN);
         let mut stacks = PageStacks::default();
         let flame = flame(analysis, &mut stacks);
         let has_stacks = !flame.is_empty();
         let pauses = pauses(analysis, &list, &mut stacks);
-        let heaps = heaps(report, &clock);
-        let memories = memories(analysis, &clock);
-        let layers = LayersData::of(report, &clock, name);
         let (strings, frames) = stacks.frames();
-        let heat = HeatData::of(steps, MOST).filter(|_| steps.len() > 1);
         Self {
+            run,
             has_pauses: !list.pauses.is_empty(),
             has_stacks,
-            has_heaps: !heaps.is_empty(),
-            has_memory: !memories.is_empty(),
-            has_layers: !layers.is_empty(),
-            has_steps: !steps.is_empty(),
-            has_heat: heat.is_some(),
             not_drawn: not_drawn(&list),
             data: RunData {
                 duration: list.duration_ns,
@@ -125,12 +116,30 @@ impl RunDrawings {
                 frames: pack(frames.iter().copied()),
                 stacks: pack(stacks.nodes().iter().copied()),
                 flame: pack(flame),
-                heaps,
-                memories,
-                layers,
-                heat,
+                heaps: heaps(report, &clock),
+                memories: memories(analysis, &clock),
+                layers: LayersData::of(report, &clock, name),
+                heat: HeatData::of(&steps, MOST).filter(|_| steps.len() > 1),
             },
         }
+    }
+
+    /// Whether there is something of this kind to draw.
+    pub(super) fn has(&self, kind: &str) -> bool {
+        match kind {
+            "timeline" => self.has_pauses || self.has("steps"),
+            "steps" => !self.data.steps.is_empty(),
+            "flame" => self.has_stacks,
+            "heap" => !self.data.heaps.is_empty(),
+            "memory" => !self.data.memories.is_empty(),
+            "layers" => !self.data.layers.is_empty(),
+            _ => self.data.heat.is_some(),
+        }
+    }
+
+    /// The drawing of this kind, if there is something to draw.
+    pub(super) fn of_kind(&self, kind: &'static str) -> Option<Block> {
+        self.has(kind).then_some(Block::Drawing(kind, self.run))
     }
 }
 

@@ -3,37 +3,31 @@
 //! Owns their order. Figures and sentences are those of the text report.
 
 use super::data::RunDrawings;
-use super::idle;
 use crate::document::{Badge, Block, Card, Section, paragraph};
-use crate::render::evidence::slowed_by;
+use crate::render::overhead::slowed_by;
 use crate::render::{
-    allocations, cause, cleanup, counters, cpu, cuda, evidence as facts, first_screen, garbage,
-    gpu_bounds, gpu_devices, gpus, launching, layers, leaks, lines, missing, next, overview,
-    pressure, ranks, steps, text,
+    allocations, cause, cleanup, counters, cpu, cuda, first_screen, garbage, gpu_bounds,
+    gpu_devices, gpu_samples, growth, idle, launching, layers, leak_watch, missing, next, overhead,
+    overview, pauses, pressure, ranks, stacks, steps, text,
 };
 use crate::units::{duration, percent, short_count};
 use gctrace_analysis::report::{JudgedPhase, Level, ProcessSteps, Report};
 use gctrace_analysis::words;
 
-/// All sections of a run, whose drawings have this place in the data.
-pub(super) fn of_run(
-    report: &Report,
-    traces: &str,
-    drawings: &RunDrawings,
-    run: usize,
-) -> Vec<Section> {
+/// All sections of a run.
+pub(super) fn of_run(report: &Report, traces: &str, drawings: &RunDrawings) -> Vec<Section> {
     let sections = [
         verdict(report),
         advice(report, traces),
-        idle::idle(report),
+        idle::on_page(report),
         main_thread(report),
-        timeline(drawings, run),
+        timeline(drawings),
         places(report),
-        flame(drawings, run),
+        flame(drawings),
         freed(report),
-        processes(report, drawings, run),
-        heaps(report, drawings, run),
-        by_layer(report, drawings, run),
+        processes(report, drawings),
+        heaps(report, drawings),
+        by_layer(report, drawings),
         recording(report),
         more(report),
     ];
@@ -69,7 +63,7 @@ fn level(level: Level) -> &'static str {
 
 /// The figures of what the verdict is about: its process and phase; unknown ones are left out.
 fn cards(report: &Report) -> Vec<Card> {
-    let ledger = crate::render::idle::idlest(report);
+    let ledger = idle::idlest(report);
     let phases = report.phases.as_ref();
     let of_all = report.steps.as_ref().map(|steps| &steps.processes);
     let is_judged = |steps: &&ProcessSteps| {
@@ -83,7 +77,7 @@ fn cards(report: &Report) -> Vec<Card> {
     };
     let pauses = if count == 1 { "pause" } else { "pauses" };
     let all = [
-        ledger.map(|ledger| (percent(idle::share(ledger)), "GPU idle")),
+        ledger.map(|ledger| (percent(idle::share(ledger.idle_ns, ledger.span_ns)), "GPU idle")),
         report
             .gpu_cost
             .as_ref()
@@ -124,7 +118,7 @@ fn advice(report: &Report, traces: &str) -> Section {
 
 /// What the main thread did without the GPU's times.
 fn main_thread(report: &Report) -> Section {
-    let mut all = idle::main_thread(report);
+    let mut all = cpu::main_thread(report);
     let short = words::samples::samples_in_short(report);
     all.extend(short.map(paragraph));
     let tables = cpu::off_cpu(report).blocks;
@@ -134,15 +128,12 @@ fn main_thread(report: &Report) -> Section {
     Section::new("What the main thread did", all).id("main")
 }
 
-fn timeline(drawings: &RunDrawings, run: usize) -> Section {
-    let mut all = Vec::new();
-    if drawings.has_pauses || drawings.has_steps {
-        all.push(Block::Drawing("timeline", run));
-        if !drawings.not_drawn.is_empty() {
-            all.push(Block::Note(drawings.not_drawn.clone()));
-        }
+fn timeline(drawings: &RunDrawings) -> Section {
+    let mut all = Vec::from_iter(drawings.of_kind("timeline"));
+    if !all.is_empty() && !drawings.not_drawn.is_empty() {
+        all.push(Block::Note(drawings.not_drawn.clone()));
     }
-    let heading = match (drawings.has_steps, drawings.has_pauses) {
+    let heading = match (drawings.has("steps"), drawings.has_pauses) {
         (true, true) => "Steps and pauses over time",
         (true, false) => "Steps over time",
         (false, _) => "Pauses over time",
@@ -152,14 +143,13 @@ fn timeline(drawings: &RunDrawings, run: usize) -> Section {
 
 /// The lines that trigger collections.
 fn places(report: &Report) -> Section {
-    Section { heading: "Where it comes from".to_owned(), ..lines::lines(report) }
+    Section { heading: "Where it comes from".to_owned(), ..stacks::lines(report) }
         .id("lines")
         .about("the line of the program that triggered the collections")
 }
 
-fn flame(drawings: &RunDrawings, run: usize) -> Section {
-    let all = if drawings.has_stacks { vec![Block::Drawing("flame", run)] } else { Vec::new() };
-    Section::new("Flame graph", all)
+fn flame(drawings: &RunDrawings) -> Section {
+    Section::new("Flame graph", Vec::from_iter(drawings.of_kind("flame")))
         .id("flame")
         .about("time of pauses by the Python stack that triggered them")
 }
@@ -170,32 +160,21 @@ fn freed(report: &Report) -> Section {
         .about("objects that only the collector could free")
 }
 
-fn processes(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
-    let mut all = Vec::new();
-    if drawings.has_heat {
-        all.push(Block::Drawing("heat", run));
-    }
+fn processes(report: &Report, drawings: &RunDrawings) -> Section {
+    let mut all = Vec::from_iter(drawings.of_kind("heat"));
     all.extend(ranks::ranks(report).blocks);
     if report.processes.len() > 1 || report.totals.processes_without_pauses > 0 {
         all.extend(evidence(overview::processes(report)));
     }
-    let heading = if drawings.has_heat { "Processes and ranks" } else { "Processes" };
+    let heading = if drawings.has("heat") { "Processes and ranks" } else { "Processes" };
     Section::new(heading, all).id("processes")
 }
 
-fn heaps(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
-    let mut all = Vec::new();
-    if let Some(leak) = leaks::in_short(report) {
-        all.push(paragraph(leak));
-    }
-    if drawings.has_heaps {
-        all.push(Block::Drawing("heap", run));
-    }
-    if drawings.has_memory {
-        all.push(Block::Drawing("memory", run));
-    }
-    all.extend(facts::growth(report).blocks);
-    all.extend(evidence(leaks::section(report)));
+fn heaps(report: &Report, drawings: &RunDrawings) -> Section {
+    let mut all = Vec::from_iter(leak_watch::in_short(report).map(paragraph));
+    all.extend(["heap", "memory"].into_iter().filter_map(|kind| drawings.of_kind(kind)));
+    all.extend(growth::growth(report).blocks);
+    all.extend(evidence(leak_watch::section(report)));
     all.extend(evidence(cleanup::section(report)));
     Section::new("Heap and memory over time", all)
         .id("heap")
@@ -203,13 +182,9 @@ fn heaps(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
 }
 
 /// PyTorch's memory by layer; empty without measured layers.
-fn by_layer(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
-    let mut all = Vec::new();
-    let short = words::layers::layers_in_short(report);
-    all.extend(short.map(paragraph));
-    if drawings.has_layers {
-        all.push(Block::Drawing("layers", run));
-    }
+fn by_layer(report: &Report, drawings: &RunDrawings) -> Section {
+    let mut all = Vec::from_iter(layers::in_short(report).map(paragraph));
+    all.extend(drawings.of_kind("layers"));
     all.extend(layers::layers(report).blocks);
     Section::new("Memory by layer", all)
         .id("layers")
@@ -219,7 +194,7 @@ fn by_layer(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
 /// The mode of the recording, its cost and its losses.
 fn recording(report: &Report) -> Section {
     let mut all = overview::recording(report).blocks;
-    let parts = [facts::own_cost(report), missing::missing(report)];
+    let parts = [overhead::own_cost(report), missing::missing(report)];
     all.extend(parts.into_iter().flat_map(evidence));
     if !report.not_covered.is_empty() {
         all.push(Block::Heading("Not covered".to_owned()));
@@ -231,11 +206,11 @@ fn recording(report: &Report) -> Section {
 /// Everything else that the full report has.
 fn more(report: &Report) -> Section {
     let all = [
-        overview::pauses(report),
-        lines::stacks(report),
-        facts::longest(report),
-        facts::freed_nothing(report),
-        facts::explicit_calls(report),
+        pauses::pauses(report),
+        stacks::stacks(report),
+        pauses::longest(report),
+        pauses::freed_nothing(report),
+        pauses::explicit_calls(report),
         pressure::pressure(report),
         allocations::allocations(report),
         cause::cause(report),
@@ -245,10 +220,10 @@ fn more(report: &Report) -> Section {
         gpu_devices::gpu_devices(report),
         launching::launching(report),
         cuda::cuda(report),
-        facts::processor(report),
+        cpu::processor(report),
         counters::counters(report),
         cpu::cpu(report),
-        gpus::gpus(report),
+        gpu_samples::gpus(report),
     ];
     let shown = all.into_iter().filter(|section| !section.is_empty());
     let folded = shown.map(|section| Block::More(section.heading, section.blocks));

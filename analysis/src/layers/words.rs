@@ -1,18 +1,15 @@
 //! Sentences about PyTorch's memory by layer.
 
-use crate::report::{LayerReport, LayersReport, Report};
+use super::{LayerReport, LayersReport};
 use crate::units::{bytes, count, counted, percent};
 use gctrace_event::{LayerMark, LayersRemark};
 
 /// Layers named on the first screen.
 const NAMED: usize = 3;
 
-/// What the models hold and which layers most of it, of the process that holds the most: one of many ranks.
+/// What the models of a process hold and which layers most of it.
 #[must_use]
-pub fn layers_in_short(report: &Report) -> Option<String> {
-    let of =
-        report.processes.iter().filter_map(|process| Some((process, process.layers.as_ref()?)));
-    let (process, layers) = of.max_by_key(|(_, layers)| layers.totals.at_once())?;
+pub fn layers_in_short(rank: Option<u32>, layers: &LayersReport) -> String {
     let totals = layers.totals;
     let all = totals.at_once();
     let parts = [
@@ -32,17 +29,17 @@ pub fn layers_in_short(report: &Report) -> Option<String> {
         .take(NAMED)
         .map(|layer| format!("{} {}", name(layer), percent(share(layer))))
         .collect();
-    let rank = process.rank.map_or(String::new(), |rank| format!(" of rank {rank}"));
+    let rank = rank.map_or(String::new(), |rank| format!(" of rank {rank}"));
     let most = match named.as_slice() {
         [] => String::new(),
         named => format!(" Most: {}.", named.join(", ")),
     };
-    Some(format!(
+    format!(
         "The model{rank} holds {} at once (step {}): {}.{most}",
         bytes(all),
         count(layers.step),
         parts.join(", "),
-    ))
+    )
 }
 
 fn is_one(layer: &LayerReport) -> bool {

@@ -38,7 +38,6 @@ impl Advice {
 
 impl Report {
     /// Whether the collections that the verdict is about free next to nothing; `None` if that is unknown.
-    #[must_use]
     pub fn frees_nothing(&self) -> Option<bool> {
         Facts::of(self)?.frees_nothing()
     }

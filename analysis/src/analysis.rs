@@ -193,7 +193,6 @@ impl Analysis {
 
     /// Whether the trace being read contributes to a report, that is, it is one of gctrace's or
     /// contains a collection; after the last trace, whether any does.
-    #[must_use]
     pub fn has_evidence(&self) -> bool {
         self.traces.last().is_some_and(TraceState::has_evidence)
     }
@@ -206,14 +205,12 @@ impl Analysis {
     }
 
     /// The number of ranks that the traces state; of several the largest, `None` if none does.
-    #[must_use]
     pub fn world_size(&self) -> Option<u32> {
         self.traces.iter().filter_map(|trace| trace.profiler.world_size).max()
     }
 
     /// The GPU work read so far: one timeline for each process that collected or made calls, trace
     /// by trace.
-    #[must_use]
     pub fn timelines(&self) -> &[KeptTimeline] {
         &self.timelines
     }

@@ -30,7 +30,6 @@ use gctrace_stats::{float, ratio};
 const NS_PER_S: f64 = 1e9;
 
 /// Compares runs: one report per run, at least one on each side.
-#[must_use]
 pub fn compare(before: &[Report], after: &[Report]) -> Comparison {
     let is_same_part = is_same_part(before.iter().chain(after));
     // Of each run the whole, where phases are not the same part of them.
@@ -76,7 +75,6 @@ pub fn compare(before: &[Report], after: &[Report]) -> Comparison {
 
 impl Comparison {
     /// The comparison of a figure; `None` if no run has it.
-    #[must_use]
     pub fn figure(&self, figure: FigureId) -> Option<&FigureComparison> {
         of(&self.figures, figure)
     }
@@ -84,7 +82,6 @@ impl Comparison {
 
 impl FigureComparison {
     /// Whether the interval excludes no difference; `None` without an interval.
-    #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         let difference = self.difference?;
         Some(match (difference.low?, difference.high?) {

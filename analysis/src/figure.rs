@@ -223,13 +223,11 @@ impl<S> Figure<S> {
 }
 
 /// A label whose value is a number, in decimal.
-#[must_use]
 pub fn number(name: &'static str, value: u32) -> Label<'static> {
     (name, Cow::Owned(value.to_string()))
 }
 
 /// A label whose value is a text.
-#[must_use]
 pub const fn word<'a>(name: &'static str, value: &'a str) -> Label<'a> {
     (name, Cow::Borrowed(value))
 }

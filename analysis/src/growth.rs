@@ -36,7 +36,6 @@ pub struct GrowthReport {
 
 impl GrowthReport {
     /// The collection nearest to this share of the time between the first and the last.
-    #[must_use]
     pub fn at(&self, ratio: f64) -> GrowthPoint {
         let span = self.last.after_start_ns - self.first.after_start_ns;
         let at_ns = self.first.after_start_ns + (span as f64 * ratio) as u64;

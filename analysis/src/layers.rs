@@ -66,7 +66,6 @@ pub struct LayerTotals {
 impl LayerTotals {
     /// What is held as a backward pass begins, in bytes: everything but outputs, which are saved or freed, and
     /// their gradients.
-    #[must_use]
     pub fn at_once(&self) -> u64 {
         let Self { weights, gradients, buffers, optimizer, saved, .. } = *self;
         sum([weights, gradients, buffers, optimizer, saved.unwrap_or(0)])

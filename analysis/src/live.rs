@@ -91,7 +91,6 @@ pub struct Live {
 
 impl Live {
     /// Starts with no records. Pauses of at least `long_pause_ns` are kept individually.
-    #[must_use]
     pub fn new(header: TraceHeader, long_pause_ns: u64) -> Self {
         let last_ns = header.started_ns;
         Self {
@@ -209,7 +208,6 @@ impl Live {
     }
 
     /// Computes all figures as of `request.now_ns`, over the requested interval.
-    #[must_use]
     pub fn snapshot(&self, request: &SnapshotRequest) -> Snapshot {
         let interval = self.interval(request);
         let clock = WallClock::new(&self.header);

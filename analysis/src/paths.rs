@@ -9,7 +9,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Whether a library's file belongs to an installed package rather than to the standard library.
-#[must_use]
 pub fn is_package(file: &str) -> bool {
     file.split('/').any(|directory| matches!(directory, "site-packages" | "dist-packages"))
 }
@@ -24,7 +23,6 @@ pub(crate) fn package(file: &str) -> Option<String> {
 pub(crate) const IMPORT: &str = "[import]";
 
 /// Whether a file belongs to Python's import system.
-#[must_use]
 pub fn is_import(file: &str) -> bool {
     file.starts_with("<frozen importlib")
         || file.starts_with("<frozen zipimport")
@@ -33,7 +31,6 @@ pub fn is_import(file: &str) -> bool {
 
 /// The module of a file: `torch.optim.adam` of `torch/optim/adam.py`, `torch` of
 /// `torch/__init__.py`; of the program's own files the last part of the path.
-#[must_use]
 pub fn module(file: &str) -> String {
     let path = match within_library(file) {
         Some(behind) => behind,
@@ -95,7 +92,6 @@ fn common<'a>(a: &'a str, b: &'a str) -> &'a str {
 
 /// A library's file from its package on: `torch/optim/adam.py`, `json/decoder.py`. Others as they
 /// are.
-#[must_use]
 pub fn short(file: &str) -> &str {
     within_library(file).unwrap_or(file)
 }
@@ -124,7 +120,6 @@ pub enum TrainingLibrary {
 
 impl TrainingLibrary {
     /// Its name, as its authors write it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Torchtitan => "torchtitan",
@@ -143,7 +138,6 @@ impl TrainingLibrary {
     /// `GarbageCollectionCallback` of NeMo (2.0, pull request 10261), OLMo-core's
     /// `GarbageCollectorCallback` (2.x), `torchtnt.framework.callbacks.GarbageCollector` (0.2).
     /// Lightning (2.x) and Transformers (4.x, 5.x) have none.
-    #[must_use]
     pub fn switch(self) -> Option<&'static str> {
         Some(match self {
             Self::Torchtitan => "--training.gc_freq N",
@@ -165,7 +159,6 @@ impl TrainingLibrary {
 }
 
 /// `train.py:57 in build_batch`, of a library `json/decoder.py:353 in raw_decode`.
-#[must_use]
 pub fn place(location: &Location) -> String {
     let line = location.line.map_or(String::new(), |line| format!(":{line}"));
     match location.file.as_str() {

@@ -158,7 +158,6 @@ pub struct Report {
 impl Report {
     /// The process that the verdict is about, of free-threaded builds the one that was stopped longest; `None`
     /// if none collected.
-    #[must_use]
     pub fn judged_process(&self) -> Option<&ProcessReport> {
         let judged = self.phases.as_ref().and_then(|phases| {
             let mut processes = self.processes.iter();
@@ -168,7 +167,6 @@ impl Report {
     }
 
     /// The phase that the verdict is about; `None` where it is about all of the processes' time.
-    #[must_use]
     pub fn judged_phase(&self) -> Option<&PhaseReport> {
         self.phases.as_ref().map(|phases| match phases.judged {
             JudgedPhase::StartUp => &phases.start_up,
@@ -182,7 +180,6 @@ impl Report {
     }
 
     /// The pauses of this reason; `None` if there are none.
-    #[must_use]
     pub fn pauses_of(&self, reason: GcReason) -> Option<&PausesReport> {
         let mut groups = self.by_reason.iter();
         let group = groups.find(|group| group.name == GroupName::Reason(reason));

@@ -26,7 +26,6 @@ impl SettingsReport {
     pub const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
 
     /// These thresholds with the first one ten times as high.
-    #[must_use]
     pub fn raised([young, middle, old]: [i32; 3]) -> [i32; 3] {
         [young.max(100).saturating_mul(10), middle, old]
     }

@@ -33,7 +33,6 @@ pub enum StepSource {
 
 impl StepSource {
     /// What a step is, in a word: the annotation, or the mark that delimits it.
-    #[must_use]
     pub fn basis(self) -> &'static str {
         match self {
             Self::ProfilerStep => "ProfilerStep",
@@ -101,7 +100,6 @@ impl PauseSpan {
     }
 
     /// Time from start to end, in ns; 0 if the end precedes the start.
-    #[must_use]
     pub fn duration_ns(&self) -> u64 {
         duration_ns(self.start_ns, self.end_ns)
     }
@@ -176,13 +174,11 @@ impl PackedPauses {
     }
 
     /// Whether no pause has been appended.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
     /// The pauses by start, and how many were there twice.
-    #[must_use]
     pub fn unpack(&self) -> (Vec<PauseSpan>, u64) {
         let mut rest = self.bytes.as_slice();
         let mut last = DeltaBase::default();

@@ -46,7 +46,6 @@ pub struct ProcessStepRow {
 
 impl Analysis {
     /// The report over all traces, once [`Analysis::settle`] has counted what waited for the last.
-    #[must_use]
     pub fn report(&self) -> Report {
         debug_assert!(self.is_settled(), "settle comes before the report");
         let processes = self.process_reports();
@@ -140,7 +139,6 @@ impl Analysis {
     }
 
     /// Each step of every process with training steps, by rank, trace and process.
-    #[must_use]
     pub fn step_rows(&self) -> Vec<ProcessStepRow> {
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let timelines = merged.timelines.as_ref();

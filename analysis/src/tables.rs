@@ -206,7 +206,6 @@ impl<W: Write + Send> TraceTables<W> {
 
     /// Whether the trace being read contains a collection or GPU work, or is one of gctrace's; after
     /// the last trace, whether any does.
-    #[must_use]
     pub fn has_evidence(&self) -> bool {
         self.analysis.has_evidence()
     }

@@ -41,7 +41,6 @@ pub(crate) fn find_cycles_command(report: &Report) -> String {
 
 /// The recorded command as a shell takes it, of the process that the verdict is about; `COMMAND` if a running
 /// process was recorded, or several commands.
-#[must_use]
 pub fn command(report: &Report) -> String {
     let trace = report.phases.as_ref().map_or(0, |phases| phases.trace);
     let command = report.traces.get(trace).map(|trace| trace.command.as_slice());

@@ -42,7 +42,6 @@ impl BpfSession {
     }
 
     /// Whether each libpython that a recorded process maps is reported.
-    #[must_use]
     pub fn sees_mappings(&self) -> bool {
         !self.arena_links.is_empty()
     }
@@ -64,7 +63,6 @@ impl BpfSession {
 
     /// Arenas that a process has mapped and unmapped since it is recorded; `None` if they are not
     /// counted.
-    #[must_use]
     pub fn arenas(&self, pid: u32) -> Option<Arenas> {
         if self.arena_links.is_empty() {
             return None;

@@ -61,7 +61,6 @@ impl ProbeTimes {
 
     /// What a hit costs whose programs took `inside_ns` as the traced program ran. That is as much of
     /// the way from warm to cold caches as the rest is, which cannot be timed there.
-    #[must_use]
     pub fn cost(&self, inside_ns: Option<f64>) -> HitCost {
         let (warm, cold) = (self.warm, self.cold);
         let Some(inside_ns) = inside_ns else {
@@ -117,7 +116,6 @@ const TURN_PATIENCE: Duration = Duration::from_secs(1);
 
 impl CalibrationLock {
     /// Waits up to a second; `None`: others were calibrating all the time.
-    #[must_use]
     pub fn wait() -> Option<Self> {
         let start = Instant::now();
         let mut file = fs::File::open("/proc/self/exe").ok()?;

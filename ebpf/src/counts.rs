@@ -17,7 +17,6 @@ pub struct CounterSet {
 impl CounterSet {
     /// The set that includes these counters. Software counters are all included or none, as they
     /// are nearly free.
-    #[must_use]
     pub fn new(counters: impl IntoIterator<Item = Counter>) -> Self {
         let mut set = Self::default();
         for counter in counters {

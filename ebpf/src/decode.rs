@@ -20,7 +20,6 @@ use std::sync::OnceLock;
 use zerocopy::FromBytes as _;
 
 /// Decodes one record of either ring; `None` if it is invalid (too short, unknown kind).
-#[must_use]
 pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     match EventKind(kind) {

@@ -20,7 +20,6 @@ impl StoppedProcesses {
     }
 
     /// The map's descriptor; keeps no program and no probe alive.
-    #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }
@@ -84,7 +83,6 @@ impl StoppedProcesses {
     }
 
     /// When each process was stopped, in nanoseconds of CLOCK_MONOTONIC.
-    #[must_use]
     pub fn since(&self, pid: u32) -> Option<u64> {
         let value = self.map.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok()??;
         Some(u64::from_ne_bytes(value.try_into().ok()?))

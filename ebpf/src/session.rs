@@ -179,7 +179,6 @@ impl BpfSession {
     }
 
     /// The address of `_PyRuntime` of a recorded process; `None` while it is unknown.
-    #[must_use]
     pub fn runtime(&self, pid: u32) -> Option<u64> {
         let known =
             self.skeleton.maps.followed.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok()??;
@@ -334,7 +333,6 @@ impl BpfSession {
     }
 
     /// Becomes readable when a process event is pending or the pause ring fills.
-    #[must_use]
     pub fn wake_descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the rings own their epoll descriptor and live as long as the borrow.
         unsafe { BorrowedFd::borrow_raw(self.rings.epoll_fd()) }

@@ -63,7 +63,6 @@ pub enum AttachMethod {
 impl KernelSupport {
     /// Determines the features. Needs no privileges, but [`KernelSupport::permitted`], and all that
     /// is unknown without it, is false then.
-    #[must_use]
     pub fn probe() -> Self {
         let name = nix::sys::utsname::uname();
         let text = |result: Result<&std::ffi::OsStr, _>| -> String {
@@ -95,7 +94,6 @@ impl KernelSupport {
     }
 
     /// The features missing for recording, in words; empty if none. Privileges are not considered.
-    #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         let needs = [
             (self.btf, "type information in /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)"),
@@ -108,7 +106,6 @@ impl KernelSupport {
 
     /// The error for a recording on this kernel; `None` if it lacks nothing, or if that is unknown
     /// because no program may be loaded.
-    #[must_use]
     pub fn refusal(&self) -> Option<Error> {
         let missing = self.missing();
         let release = self.release.clone();
@@ -125,7 +122,6 @@ impl KernelSupport {
     }
 
     /// The method with the fewest links, and traps, that the kernel has.
-    #[must_use]
     pub fn attach(&self) -> AttachMethod {
         match (self.uprobe_multi, self.uprobe_session) {
             (true, true) => AttachMethod::Session,
@@ -137,7 +133,6 @@ impl KernelSupport {
     /// Whether probes can be placed in the recorded process alone. The kernel's filter does not
     /// include its children: if they are recorded, the first one is stopped until the probes are in
     /// every process.
-    #[must_use]
     pub fn filters(&self, children_are_recorded: bool) -> bool {
         let holds_children = self.stops_children && self.attach() == AttachMethod::Session;
         self.process_filter && self.uprobe_multi && (!children_are_recorded || holds_children)

@@ -65,7 +65,6 @@ pub(crate) fn read<T: FromBytes>(bytes: &[u8]) -> Option<T> {
 impl FileKey {
     /// The key of a file with these numbers, as reported by stat(2). On file systems that report a
     /// device other than their own (btrfs, some overlays) it matches nothing.
-    #[must_use]
     pub fn of(device: u64, inode: u64) -> Self {
         // MINORBITS, include/linux/kdev_t.h
         let (major, minor) = (libc::major(device), libc::minor(device));

@@ -30,7 +30,6 @@ pub struct PerfEvent(perf_event::Counter);
 
 impl PerfEvent {
     /// Its file descriptor, for a BPF map of perf events.
-    #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the event owns its descriptor and lives as long as the borrow.
         unsafe { BorrowedFd::borrow_raw(self.0.as_raw_fd()) }
@@ -38,7 +37,6 @@ impl PerfEvent {
 }
 
 /// Whether a counter is per CPU rather than per thread, and so needs [`open`].
-#[must_use]
 pub fn is_per_cpu(counter: Counter) -> bool {
     builder(counter).is_some()
 }
@@ -98,7 +96,6 @@ pub fn online_cpus() -> Result<Vec<u32>, CounterError> {
 }
 
 /// Whether the kernel exposes a PMU of the CPU. Virtual machines often have none.
-#[must_use]
 pub fn has_unit() -> bool {
     UNITS.iter().any(|unit| Path::new(SOURCES).join(unit).exists())
 }

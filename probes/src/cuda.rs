@@ -39,7 +39,6 @@ pub enum CudaLibrary {
 
 impl CudaLibrary {
     /// The library with this file name; `None` for any other file.
-    #[must_use]
     pub fn of_file_name(name: &str) -> Option<Self> {
         // Wheels ship copies with a hash in the name: libcudart-d0da41ae.so.11.0.
         let (stem, _) = name.split_once(".so")?;

@@ -69,7 +69,6 @@ fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
 /// The most likely path of the libpython that an executable links: in the folders that its headers
 /// name, next to it, in the `lib` next to its folder, or in the system's library folders. A guess
 /// made before it runs; the loader may find another one, by `LD_LIBRARY_PATH` for example.
-#[must_use]
 pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
     const SYSTEM: [&str; 4] = [DEBIAN_LIBRARIES, "/usr/local/lib", "/usr/lib64", "/usr/lib"];
     let cache = open(executable).ok()?;

@@ -32,7 +32,6 @@ const MOST_BYTES: u64 = 1 << 34;
 
 /// Resident memory in free chunks of the main heap of a process, in bytes: what `malloc_trim(0)` gives back at least.
 /// `None` if that is unknown: the process has another allocator, changed its heap meanwhile, or may not be inspected.
-#[must_use]
 pub fn kept_bytes(pid: u32) -> Option<u64> {
     let heap = heap(&proc_status::read(pid, "maps").ok()?)?;
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??;

@@ -61,7 +61,6 @@ pub struct MappedFile {
 
 /// All file mappings in `text`, which has the format of `/proc/PID/maps`. Lines that cannot be
 /// parsed (truncated, from another kernel) are skipped.
-#[must_use]
 pub fn parse(text: &[u8]) -> Vec<FileMapping> {
     text.split(|byte| *byte == b'\n').filter_map(mapping).collect()
 }

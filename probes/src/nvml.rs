@@ -68,7 +68,6 @@ impl NvmlError {
     }
 
     /// Not an error: the machine has no NVIDIA GPU, or no driver for it in use.
-    #[must_use]
     pub fn is_absence(&self) -> bool {
         matches!(self, Self::NoLibrary { .. } | Self::NoDriver { .. })
     }
@@ -98,13 +97,11 @@ impl NvmlLibrary {
     }
 
     /// Version of NVIDIA's driver; `None` if NVML does not report it.
-    #[must_use]
     pub fn driver_version(&self) -> Option<String> {
         self.nvml.sys_driver_version().ok()
     }
 
     /// Version of the library itself, if reported.
-    #[must_use]
     pub fn version(&self) -> Option<String> {
         self.nvml.sys_nvml_version().ok()
     }

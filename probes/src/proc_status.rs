@@ -43,7 +43,6 @@ pub enum ProcessError {
 }
 
 /// What to do where rights over a process are missing; `command`: gctrace as root.
-#[must_use]
 pub fn with_rights(command: &str) -> String {
     if nix::unistd::Uid::effective().is_root() {
         "this root has not the right either: the process has rights that a container or user namespace lacks, or a \
@@ -115,13 +114,11 @@ pub fn executable(pid: u32) -> Result<PathBuf, ProcessError> {
 }
 
 /// A path by which this process can open the executable, even if it was renamed or deleted.
-#[must_use]
 pub fn executable_link(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/exe"))
 }
 
 /// The root folder of the process as a path of this process.
-#[must_use]
 pub fn root(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root"))
 }
@@ -152,7 +149,6 @@ pub fn command_line(pid: u32) -> Result<Vec<String>, ProcessError> {
 
 /// [`command_line`], or the kernel's name for a process without one (it is exiting); `None` if the
 /// process is gone.
-#[must_use]
 pub fn command_or_name(pid: u32) -> Option<Vec<String>> {
     let line = command_line(pid).ok().filter(|line| !line.is_empty());
     line.or_else(|| Some(vec![thread_name(pid, pid).ok()?]))
@@ -218,7 +214,6 @@ pub struct ProcessStatus {
 
 impl ProcessStatus {
     /// The id in the innermost pid namespace, if that differs from the one seen here.
-    #[must_use]
     pub fn inner_pid(&self) -> Option<u32> {
         match self.namespace_pids.as_slice() {
             [_, .., inner] => Some(*inner),
@@ -227,7 +222,6 @@ impl ProcessStatus {
     }
 
     /// Whether a signal has another effect than that of a program that does not know it.
-    #[must_use]
     pub fn expects(&self, signal: i32) -> bool {
         let bit = u32::try_from(signal).ok().and_then(|signal| signal.checked_sub(1));
         bit.and_then(|bit| self.expected_signals.checked_shr(bit)).is_some_and(|bits| bits & 1 == 1)
@@ -295,7 +289,6 @@ pub struct ThreadTimes {
 
 /// The kernel's count of a thread's times (`schedstat`); `None` if the thread is gone or its kernel does not
 /// count.
-#[must_use]
 pub fn thread_times(pid: u32, tid: u32) -> Option<ThreadTimes> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse().ok());

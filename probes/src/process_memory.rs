@@ -8,7 +8,6 @@ use std::path::Path;
 
 /// Resident memory of a process, in bytes: the second number of `/proc/PID/statm`, in pages
 /// (proc_pid_statm(5)). `None` if it cannot be read.
-#[must_use]
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
@@ -20,7 +19,6 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
 
 /// Memory of a process that it shares with no other, in bytes: `Private_Clean` and `Private_Dirty` of
 /// `/proc/PID/smaps_rollup` (Linux 4.14). `None` if it cannot be read.
-#[must_use]
 pub fn private_bytes(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let private = text.lines().filter(|line| line.starts_with("Private_"));
@@ -30,7 +28,6 @@ pub fn private_bytes(pid: u32) -> Option<u64> {
 
 /// Memory of a process that is resident or swapped out, in bytes: `VmRSS`, `VmSwap` and
 /// `HugetlbPages` of `/proc/PID/status`. `None` if it cannot be read.
-#[must_use]
 pub fn used_bytes(pid: u32) -> Option<u64> {
     let status = proc_status::read(pid, "status").ok()?;
     let status = String::from_utf8_lossy(&status);
@@ -41,7 +38,6 @@ pub fn used_bytes(pid: u32) -> Option<u64> {
 
 /// Memory that is left for this process, in bytes: `MemAvailable` of `/proc/meminfo`, or what its
 /// cgroups leave it if that is less. `None` if it cannot be read.
-#[must_use]
 pub fn available_bytes() -> Option<u64> {
     let machine = std::fs::read_to_string("/proc/meminfo").ok()?;
     let available = kib_line(&machine, "MemAvailable:")?;
@@ -53,7 +49,6 @@ pub fn available_bytes() -> Option<u64> {
 
 /// Memory that a process may use, in bytes: the smallest limit of its cgroups and those above them,
 /// or the memory of the machine if that is less. `None` if its cgroup is not visible from here.
-#[must_use]
 pub fn limit_bytes(pid: u32) -> Option<u64> {
     let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let machine = std::fs::read_to_string("/proc/meminfo").ok()?;

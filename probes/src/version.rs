@@ -64,7 +64,6 @@ impl PythonVersion {
     }
 
     /// Whether gctrace supports this version's collector.
-    #[must_use]
     pub fn is_known(&self) -> bool {
         self.major == 3 && (8..=15).contains(&self.minor)
     }

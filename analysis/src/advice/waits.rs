@@ -27,14 +27,12 @@ impl AdviceId {
 
 impl Report {
     /// Whether training waits for data for a substantial part of its time.
-    #[must_use]
     pub fn waits_for_data(&self) -> bool {
         training(self).is_some_and(|(_, main)| is_worth(data_ns(main), main))
     }
 
     /// Whether the main thread waits for a CPU for a substantial part of its time: other threads, of its own too,
     /// have them.
-    #[must_use]
     pub fn waits_for_cpu(&self) -> bool {
         shown(self).is_some_and(|(_, main)| {
             let waits = main.off_cpu.iter().filter(|of| of.reason == OffCpuReason::Cpu);

@@ -29,7 +29,6 @@ pub struct OneClock<'a> {
 
 impl Analysis {
     /// The processes of all traces on one clock. To be called after [`Analysis::settle`].
-    #[must_use]
     pub fn on_one_clock(&self) -> OneClock<'_> {
         let ours = self.traces.iter().position(|trace| trace.header.is_some());
         let mut one = OneClock {
@@ -51,13 +50,11 @@ impl Analysis {
 impl OneClock<'_> {
     /// The work of each process once: of those that the profiler and gctrace recorded, on the
     /// profiler's clock.
-    #[must_use]
     pub fn timelines(&self) -> &[KeptTimeline] {
         &self.merged.timelines
     }
 
     /// A time of a process on the common clock, in ns, at most `i64::MAX`.
-    #[must_use]
     pub fn time(&self, process: ProcessOnClock, at_ns: u64) -> u64 {
         let later_ns = match (self.unix_of(process), self.base_unix_ns) {
             (Some(unix_ns), Some(base_ns)) => unix_ns - base_ns,
@@ -67,43 +64,36 @@ impl OneClock<'_> {
     }
 
     /// The process in gctrace's trace that one in the profiler's is; any other is itself.
-    #[must_use]
     pub fn process(&self, process: ProcessOnClock) -> ProcessOnClock {
         self.same.get(&process).copied().unwrap_or(process)
     }
 
     /// The id in gctrace's trace of the main thread of a process in the profiler's; any other is itself.
-    #[must_use]
     pub fn thread(&self, trace: usize, tid: u32) -> u32 {
         self.same.get(&(trace, tid)).map_or(tid, |(_, pid)| *pid)
     }
 
     /// Whether a pause of the profiler's is gctrace's, too.
-    #[must_use]
     pub fn is_repeated(&self, (trace, pid): ProcessOnClock, start_ns: u64) -> bool {
         self.merged.repeated.contains(&(trace, pid, start_ns))
     }
 
     /// When the first recording on the clock's own time began, in ns.
-    #[must_use]
     pub fn first_ns(&self) -> u64 {
         self.started_ns(self.base).min(i64::MAX.unsigned_abs())
     }
 
     /// Unix time of the clock's zero, in ns; `None` if unknown.
-    #[must_use]
     pub fn unix_ns(&self) -> Option<i128> {
         self.base_unix_ns
     }
 
     /// Whether the clock is `CLOCK_MONOTONIC` of the machine that gctrace recorded.
-    #[must_use]
     pub fn is_monotonic(&self) -> bool {
         self.analysis.traces.get(self.base).is_some_and(|trace| trace.header.is_some())
     }
 
     /// Command line of a process, or the name given by another tool; empty if neither is known.
-    #[must_use]
     pub fn command(&self, (trace, pid): ProcessOnClock) -> String {
         let mut all = self.analysis.processes.iter();
         let found = all.rfind(|process| process.trace == trace && process.sums.pid == pid);

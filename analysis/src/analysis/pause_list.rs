@@ -65,7 +65,6 @@ pub struct CommonClock {
 
 impl CommonClock {
     /// A time on the clock of a trace, in ns after the start of the first trace.
-    #[must_use]
     pub fn after_first(&self, trace: usize, at_ns: u64) -> u64 {
         let (start_ns, lead_ns) = self.starts.get(trace).copied().unwrap_or_default();
         after(duration_ns(start_ns, at_ns), lead_ns)
@@ -74,7 +73,6 @@ impl CommonClock {
 
 impl CommonClock {
     /// A time after the start of a trace, in ns after that of the first.
-    #[must_use]
     pub fn after_start(&self, trace: usize, after_ns: u64) -> u64 {
         let lead_ns = self.starts.get(trace).map_or(0, |(_, lead_ns)| *lead_ns);
         after(lead_ns, after_ns)
@@ -84,14 +82,12 @@ impl CommonClock {
 impl Analysis {
     /// One that keeps the longest pauses of each trace one by one, at least so many, for
     /// [`Analysis::pause_list`].
-    #[must_use]
     pub fn keeping_pauses(most: usize) -> Self {
         Self { kept_pauses: Some(KeptPauses::new(most)), ..Self::default() }
     }
 
     /// One clock for all traces: by the wall clock, or from the start of each trace if that is unknown of
     /// one, or if they are of several runs.
-    #[must_use]
     pub fn common_clock(&self, runs: u64) -> CommonClock {
         let unix: Option<Vec<u64>> =
             self.traces.iter().map(|trace| trace.started_unix_ns()).collect();
@@ -105,7 +101,6 @@ impl Analysis {
 
     /// The pauses one by one, `most` at most; empty unless it was [made for that](Analysis::keeping_pauses).
     /// To be called after [`Analysis::settle`].
-    #[must_use]
     pub fn pause_list(&mut self, clock: &CommonClock, most: usize) -> PauseList {
         let mut list = PauseList::default();
         for (index, trace) in self.traces.iter().enumerate() {
@@ -145,7 +140,6 @@ impl Analysis {
     }
 
     /// Memory of the processes of which it is known at two times at least.
-    #[must_use]
     pub fn memory_lists(&self, clock: &CommonClock) -> Vec<ProcessMemoryList> {
         let lists = self.processes.iter().map(|process| {
             let trace = process.trace;
@@ -162,7 +156,6 @@ impl Analysis {
     }
 
     /// The frames of a stack, the outermost first.
-    #[must_use]
     pub fn frames_of(&self, stack: StackId) -> Vec<&Location> {
         self.stacks.frames_from_outermost(stack.0)
     }

@@ -52,25 +52,21 @@ impl Analysis {
 
 impl<'a> ProcessStacks<'a> {
     /// Index of its trace, in the order of reading.
-    #[must_use]
     pub fn trace(&self) -> usize {
         self.process.trace
     }
 
     /// Process id: on the host if gctrace recorded the process, otherwise as the trace states it.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.sums.pid
     }
 
     /// Rank in a distributed job; `None` if unknown.
-    #[must_use]
     pub fn rank(&self) -> Option<u32> {
         self.process.sums.rank()
     }
 
     /// Command line, or the name given by another tool; empty if neither is known.
-    #[must_use]
     pub fn command(&self) -> String {
         match &self.process.sums.described {
             Some(described) => described.command.join(" "),
@@ -101,20 +97,17 @@ impl<'a> ProcessStacks<'a> {
 
 impl<'a> WeightedStack<'a> {
     /// Its frames from the outermost to the innermost.
-    #[must_use]
     pub fn frames(&self) -> Vec<&'a Location> {
         self.tree.frames_from_outermost(self.node)
     }
 
     /// Count and time of its pauses.
-    #[must_use]
     pub fn pauses(&self) -> PauseTotal {
         self.sums.total()
     }
 
     /// Like that, for one generation; [`gctrace_event::Pause::UNKNOWN_GENERATION`] for pauses of
     /// unknown generation.
-    #[must_use]
     pub fn of_generation(&self, generation: u8) -> PauseTotal {
         self.sums.by_generation[generation_index(generation)]
     }

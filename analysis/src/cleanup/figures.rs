@@ -339,13 +339,11 @@ impl CleanupSite {
     }
 
     /// Whether the line is better removed.
-    #[must_use]
     pub fn is_removable(&self) -> bool {
         matches!(self.verdict, CleanupVerdict::Useless | CleanupVerdict::Undone)
     }
 
     /// A sum by call.
-    #[must_use]
     pub fn each(&self, sum: u64) -> u64 {
         sum.checked_div(self.calls).unwrap_or(0)
     }

@@ -20,7 +20,6 @@ pub fn sentences(cleanup: &CleanupReport) -> impl Iterator<Item = String> {
 }
 
 /// The call of a line: `gc.collect() at train.py:57 in step`.
-#[must_use]
 pub fn cleanup_call(site: &CleanupSite) -> String {
     let at = site.location.as_ref().map(place);
     match (site.call, at) {
@@ -35,7 +34,6 @@ pub fn cleanup_call(site: &CleanupSite) -> String {
 }
 
 /// What to do about a line, and the figures why.
-#[must_use]
 pub fn cleanup_verdict(site: &CleanupSite) -> String {
     let costs = format!(
         "{}{}: {}, {} each",
@@ -143,7 +141,6 @@ pub(crate) fn gives(site: &CleanupSite) -> String {
 
 /// The line whose removal saves the most, if a line is useless or undone and takes one percent of the time or more:
 /// less is not noticeable, as the verdict has it.
-#[must_use]
 pub fn cleanup_in_short(cleanup: &CleanupReport, observed_ns: u64) -> Option<String> {
     const LEAST_PART: u64 = 100;
     let removable =

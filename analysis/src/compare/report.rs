@@ -192,7 +192,6 @@ pub enum FigureId {
 
 impl FigureId {
     /// Its name in a table, its unit, and whether it is a sum that rates divide. `{generation}`, `{whole}` and `{per}` stand for what is collected and divided by.
-    #[must_use]
     pub const fn declared(self) -> (&'static str, Unit, Nature) {
         match self {
             Self::StepTime => ("step time", Unit::Ns, Nature::Total),

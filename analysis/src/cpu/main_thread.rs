@@ -58,7 +58,6 @@ pub struct MainThreadReport {
 
 impl MainThreadReport {
     /// Whether it waited at a line of Python; main threads that do not, as a shell's, execute none.
-    #[must_use]
     pub fn waits_in_python(&self) -> bool {
         self.off_cpu.iter().any(|of| of.line.is_some())
     }

@@ -35,14 +35,12 @@ pub struct MeanwhileReport {
 
 impl MeanwhileReport {
     /// The line at which they ran the longest, with that time in ns.
-    #[must_use]
     pub(crate) fn longest_line(&self) -> Option<(&Location, u64)> {
         let with_line = self.lines.iter().filter_map(|of| Some((of.line.as_ref()?, of.cpu_ns)));
         with_line.max_by_key(|(_, ns)| *ns)
     }
 
     /// What they did the longest at one line, running or off the CPU.
-    #[must_use]
     pub(crate) fn longest(&self) -> Option<OthersDid<'_>> {
         let share = |ns: u64| (ns as f64 / self.waited_ns.max(1) as f64).min(1.0);
         let runs = self.longest_line().map(|(line, ns)| (ns, None, line, self.cpu_ns));

@@ -39,7 +39,6 @@ impl MainCycles {
     const ALL: f64 = 0.95;
 
     /// Whether nothing would be left to collect without them.
-    #[must_use]
     pub fn is_all(&self) -> bool {
         self.ratio >= Self::ALL
     }

@@ -51,7 +51,6 @@ pub struct PauseBounds {
 
 /// The bounds of each pause, in the timeline's order. `None` if there are none: there are
 /// operations with GPU times, which are more precise, or no call enqueues work.
-#[must_use]
 pub fn bounds(timeline: &Timeline, circumstances: BoundsContext) -> Option<Vec<PauseBounds>> {
     let activity = CallActivity::of(timeline);
     if timeline.has_gpu_times() || activity.launching.is_empty() {

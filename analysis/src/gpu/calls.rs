@@ -50,7 +50,6 @@ const EVENT_WAITS: [&str; 3] = ["EventSynchronize", "EventWait", "EventHostSynch
 
 impl CallEffect {
     /// The kind of the call of that name.
-    #[must_use]
     pub fn of(function: &str) -> Self {
         let Some((_, name)) = GpuApi::of(function) else {
             // NCCL and RCCL have the same functions.

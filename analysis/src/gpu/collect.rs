@@ -222,7 +222,6 @@ impl TimelineCollector {
     }
 
     /// Whether a call of this thread was added.
-    #[must_use]
     pub fn knows_thread(&self, pid: u32, tid: u32) -> bool {
         let process = self.processes.get(&pid);
         process.is_some_and(|process| {
@@ -292,7 +291,6 @@ impl TimelineCollector {
 
     /// The timelines of processes that did any work on a GPU or collected; of one whose GPU work is there in
     /// parts, two ([`GpuPart`](super::timeline::GpuPart)).
-    #[must_use]
     pub fn finish(mut self, about: &TimelineContext) -> Vec<Timeline> {
         let owners = self.owners();
         let mut ops = self.ops_by_process(&owners);

@@ -32,7 +32,6 @@ pub struct GpuCost {
 
 impl GpuCost {
     /// The cost as a share of the run.
-    #[must_use]
     pub fn ratio(&self) -> f64 {
         ratio(self.cost_ns, self.run_ns).unwrap_or(0.0)
     }

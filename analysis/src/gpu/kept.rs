@@ -60,7 +60,6 @@ impl DerefMut for KeptTimeline {
 
 impl KeptTimeline {
     /// The timeline as it was kept, unpacked if necessary.
-    #[must_use]
     #[expect(clippy::expect_used, reason = "the bytes are those of `from`")]
     pub fn whole(&self) -> Cow<'_, Timeline> {
         let Some(packed) = &self.packed else {
@@ -80,7 +79,6 @@ impl KeptTimeline {
     }
 
     /// Whether it contains operations with GPU times.
-    #[must_use]
     pub fn has_gpu_times(&self) -> bool {
         self.ops() > 0
     }

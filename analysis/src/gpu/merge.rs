@@ -202,7 +202,6 @@ pub struct MergedTimelines<'a> {
 type Window = Option<(i128, i128)>;
 
 /// Merges the timelines of each process. `spans`: by index of the trace.
-#[must_use]
 pub fn merge<'a>(timelines: &'a [KeptTimeline], spans: &[FirstToLast]) -> MergedTimelines<'a> {
     let mut merged = MergedTimelines {
         timelines: Cow::Borrowed(timelines),

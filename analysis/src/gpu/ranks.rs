@@ -87,7 +87,6 @@ pub struct RankMember {
 
 impl RankJob {
     /// The job for a replay. `timelines`: those that [`jobs`] was given.
-    #[must_use]
     pub fn job<'a>(&self, timelines: &[&'a Timeline]) -> ReplayJob<'a> {
         let members = self.members.iter();
         ReplayJob {
@@ -104,7 +103,6 @@ impl RankJob {
 }
 
 /// Groups timelines into jobs by their collectives. Those without a rank or GPU times are left out.
-#[must_use]
 pub fn jobs(timelines: &[&Timeline]) -> RankJobs {
     let firsts_ns = timelines.iter().map(|timeline| {
         let (first_ns, _) = timeline.window()?;

@@ -60,7 +60,6 @@ pub struct ReplayJob<'a> {
 
 impl<'a> ReplayJob<'a> {
     /// A job of one process, on its own clock.
-    #[must_use]
     pub fn single(timeline: &'a Timeline) -> Self {
         Self { timelines: vec![timeline], offsets_ns: vec![0], collectives: Vec::new() }
     }
@@ -149,13 +148,11 @@ pub struct InsertedPause {
 
 impl ReplayChange {
     /// Every pause of every timeline removed.
-    #[must_use]
     pub fn without_all(job: &ReplayJob<'_>) -> Self {
         Self::without(job, |_, _| true)
     }
 
     /// Removes the pauses for which `predicate` (index of the timeline, pause) is true.
-    #[must_use]
     pub fn without(job: &ReplayJob<'_>, predicate: impl Fn(usize, &PauseSpan) -> bool) -> Self {
         let mut change = Self::default();
         for (timeline, content) in (0..).zip(&job.timelines) {
@@ -193,7 +190,6 @@ impl ReplayModel {
     ///
     /// If a member of a collective is not in the job, or the model would have more than 2^32 - 1
     /// times (two per call and operation, one per process and per collective) or delays between them.
-    #[must_use]
     pub fn learn(job: &ReplayJob<'_>) -> Self {
         // A graph of dependencies from the trace, and a simulation of it, as in Daydream (Zhu et
         // al., ATC 2020): https://www.usenix.org/conference/atc20/presentation/zhu-hongyu
@@ -233,7 +229,6 @@ impl ReplayModel {
     /// # Panics
     ///
     /// If the change names a pause or a thread that is not in the job.
-    #[must_use]
     pub fn replay(&self, change: &ReplayChange) -> ReplaySchedule {
         let applied = pauses::apply(&self.inner.layouts, &self.inner.effects, change);
         let mut run = self.run();
@@ -242,7 +237,6 @@ impl ReplayModel {
     }
 
     /// Times in it: two for each call and each operation.
-    #[must_use]
     pub fn timestamps(&self) -> usize {
         self.inner.network.len()
     }

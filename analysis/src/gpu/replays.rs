@@ -81,7 +81,6 @@ impl JobReplays {
     /// Finds the jobs of timelines with GPU times and learns what their replays need. `changes`:
     /// whose effect will be asked for; their timelines are places in `timelines`. `threads`: see
     /// [`parallel::map`].
-    #[must_use]
     pub fn of(
         timelines: &[&KeptTimeline],
         changes: &[&ReplayChange],
@@ -203,7 +202,6 @@ impl JobReplays {
 
     /// All jobs: of several ranks, and every other timeline alone. None where nothing paused, or if
     /// one of them is not replayed.
-    #[must_use]
     pub fn jobs(&self) -> Vec<JoinedSkeletons<'_>> {
         if self.not_replayed.is_some() {
             return Vec::new();

@@ -156,7 +156,6 @@ impl Op {
     }
 
     /// Time from start to end, in ns; 0 if the end precedes the start.
-    #[must_use]
     pub fn duration_ns(&self) -> u64 {
         duration_ns(self.start_ns, self.end_ns)
     }
@@ -196,7 +195,6 @@ impl<'a> Communicator<'a> {
     }
 
     /// The parts of a name ([`Op::group`]).
-    #[must_use]
     pub fn parse(name: &'a str) -> Self {
         let (identity, peer) = name.split_once('\n').unwrap_or((name, ""));
         let rank = |prefix| peer.strip_prefix(prefix)?.parse().ok();
@@ -235,7 +233,6 @@ impl Call {
     }
 
     /// Time from start to end, in ns; 0 if `timed` is false.
-    #[must_use]
     pub fn duration_ns(&self) -> u64 {
         duration_ns(self.start_ns, self.end_ns)
     }
@@ -355,13 +352,11 @@ impl StringTable {
     }
 
     /// The string that an index refers to.
-    #[must_use]
     pub fn text(&self, index: NameIndex) -> &str {
         &self.texts[index]
     }
 
     /// The index of a string; `None` if it was not added.
-    #[must_use]
     pub fn index(&self, text: &str) -> Option<NameIndex> {
         self.indices.get(text).copied()
     }
@@ -374,7 +369,6 @@ fn either(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
 
 impl ProcessTimeline {
     /// The same with its pauses unpacked, if they were packed.
-    #[must_use]
     pub fn unpacked(&self) -> Cow<'_, Self> {
         if self.packed.is_empty() {
             return Cow::Borrowed(self);
@@ -395,7 +389,6 @@ impl ProcessTimeline {
 
 impl Timeline {
     /// First start and last end of operations; `None` without any.
-    #[must_use]
     pub fn gpu_span(&self) -> Option<(u64, u64)> {
         let first = self.ops.first()?.start_ns;
         let last = self.ops.iter().map(|op| op.end_ns).max()?;
@@ -428,25 +421,21 @@ impl Timeline {
     }
 
     /// Whether it contains operations with GPU times.
-    #[must_use]
     pub fn has_gpu_times(&self) -> bool {
         !self.ops.is_empty()
     }
 
     /// The name of an operation's kernel, or the direction of its copy.
-    #[must_use]
     pub fn op_name(&self, op: &Op) -> &str {
         self.names.text(op.name)
     }
 
     /// Number of the device of an operation; `None` if unknown.
-    #[must_use]
     pub fn device(&self, op: &Op) -> Option<u32> {
         self.streams[op.stream].device
     }
 
     /// The call that enqueued an operation; `None` if unknown.
-    #[must_use]
     pub fn call(&self, op: &Op) -> Option<&Call> {
         op.call.map(|call| &self.calls[call])
     }

@@ -8,7 +8,6 @@ use gctrace_event::{LayerMark, LayersRemark};
 const NAMED: usize = 3;
 
 /// What the models of a process hold and which layers most of it.
-#[must_use]
 pub fn layers_in_short(rank: Option<u32>, layers: &LayersReport) -> String {
     let totals = layers.totals;
     let all = totals.at_once();
@@ -47,7 +46,6 @@ fn is_one(layer: &LayerReport) -> bool {
 }
 
 /// The name of a row.
-#[must_use]
 pub fn name(layer: &LayerReport) -> String {
     if layer.marks.contains(&LayerMark::NoLayer) {
         "(no layer)".to_owned()
@@ -61,7 +59,6 @@ pub fn name(layer: &LayerReport) -> String {
 }
 
 /// What is special about a layer, in a few words; empty if nothing is.
-#[must_use]
 pub fn marks(layer: &LayerReport) -> String {
     let marks = layer.marks.iter().filter_map(|mark| match mark {
         LayerMark::Frozen => Some("frozen".to_owned()),
@@ -78,7 +75,6 @@ pub fn marks(layer: &LayerReport) -> String {
 }
 
 /// What the figures do not contain, a sentence each.
-#[must_use]
 pub fn remarks(layers: &LayersReport) -> Vec<String> {
     let mut sentences: Vec<String> =
         layers.remarks.iter().filter_map(|remark| sentence(*remark)).map(str::to_owned).collect();

@@ -52,13 +52,11 @@ impl HeapTrend {
     }
 
     /// Whether objects or memory rise.
-    #[must_use]
     pub fn rises(&self) -> bool {
         self.rising().next().is_some()
     }
 
     /// The longest time of what rises or, if nothing does, of any trend, in ns.
-    #[must_use]
     pub fn duration_ns(&self) -> u64 {
         let all = [self.objects, self.resident, self.device];
         let longest =
@@ -68,7 +66,6 @@ impl HeapTrend {
 
     /// Whether what rises may be its set-up still: no steps show the end of it, and it is no longer than
     /// set-up may be.
-    #[must_use]
     pub fn may_be_set_up(&self) -> bool {
         !self.has_set_up && self.duration_ns() < Self::NO_SET_UP_NS
     }
@@ -87,7 +84,6 @@ pub struct MemoryRise {
 
 impl MemoryRise {
     /// The rise, in bytes.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         crate::time::beyond(self.to_bytes, self.from_bytes)
     }

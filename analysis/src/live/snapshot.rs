@@ -388,7 +388,6 @@ pub struct ProcessFigures {
 impl ProcessFigures {
     /// Part of the windows of all GPUs of the process, as CUPTI reported it, in ppm; `None` without
     /// a window.
-    #[must_use]
     pub fn window_ppm(&self, part: fn(&GpuBusy) -> u64) -> Option<u64> {
         let exact = self.gpus.iter().filter_map(|gpu| gpu.busy);
         let parts = exact.clone().map(|exact| part(&exact)).sum();
@@ -397,7 +396,6 @@ impl ProcessFigures {
 }
 
 /// `part` of `whole` in millionths, `None` where there is no whole.
-#[must_use]
 pub fn ppm(part: u64, whole: u64) -> Option<u64> {
     let millionths = (u128::from(part) * 1_000_000).checked_div(u128::from(whole))?;
     Some(u64::try_from(millionths).unwrap_or(u64::MAX))

@@ -34,7 +34,6 @@ impl ByCause {
     }
 
     /// Pauses of all causes.
-    #[must_use]
     pub fn total(&self) -> PauseTotal {
         let Self { automatic_full, automatic_partial, manual, shutdown, unknown } = self;
         [automatic_full, automatic_partial, manual, shutdown, unknown].into_iter().collect()
@@ -50,7 +49,6 @@ impl ByCause {
     }
 
     /// Automatic collections of all generations, full ones included.
-    #[must_use]
     pub fn automatic(&self) -> PauseTotal {
         [self.automatic_full, self.automatic_partial].iter().collect()
     }

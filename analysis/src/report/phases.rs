@@ -70,13 +70,11 @@ impl Workers {
 impl PhasesReport {
     /// The share of the whole recorded run that its start-up was paused for; `None` for a run without
     /// length.
-    #[must_use]
     pub fn start_up_ratio(&self) -> Option<f64> {
         ratio(self.start_up.collected_ns(), self.unhindered_ns())
     }
 
     /// Length of the recorded run as on an idle machine, in ns: without waits for a CPU.
-    #[must_use]
     pub fn unhindered_ns(&self) -> u64 {
         sum([&self.start_up, &self.training, &self.exit].map(PhaseReport::unhindered_ns))
     }
@@ -175,7 +173,6 @@ impl PhaseReport {
     pub(crate) const FEWEST_PAUSES: u64 = 3;
 
     /// What its pauses took without waits for a CPU, in ns; wall time where that is unknown.
-    #[must_use]
     pub fn collected_ns(&self) -> u64 {
         self.without_waits(self.paused_cpu_ns, self.paused_ns)
     }
@@ -191,7 +188,6 @@ impl PhaseReport {
     }
 
     /// Its length as on an idle machine, in ns: without waits for a CPU.
-    #[must_use]
     pub fn unhindered_ns(&self) -> u64 {
         match (self.paused_cpu_ns, self.cpu_wait_ns) {
             (Some(_), Some(wait_ns)) => self.duration_ns.saturating_sub(wait_ns),
@@ -203,13 +199,11 @@ impl PhaseReport {
     }
 
     /// The same of the longest pause; `None` without pauses.
-    #[must_use]
     pub fn longest_collection_ns(&self) -> Option<u64> {
         self.longest_ns.map(|wall_ns| self.without_waits(self.longest_cpu_ns, wall_ns))
     }
 
     /// The share of its pauses' time that they waited for a CPU, if the machine is overloaded.
-    #[must_use]
     pub fn overload(&self) -> Option<f64> {
         self.paused_cpu_ns?;
         let waited_ns = self.paused_ns.saturating_sub(self.collected_ns());
@@ -251,7 +245,6 @@ pub struct TrainingPart {
 
 impl TrainingSeries {
     /// Number of steps in the parts; 0 if no steps are known.
-    #[must_use]
     pub fn steps(&self) -> u64 {
         self.parts.iter().map(|part| part.steps).sum()
     }

@@ -23,14 +23,12 @@ impl SmallNumber {
     pub const MAX: Self = Self(NonZeroU32::MAX);
 
     /// A number; `None` if it is larger than [`Self::MAX`].
-    #[must_use]
     pub fn new(number: u64) -> Option<Self> {
         let next = u32::try_from(number).ok()?.checked_add(1)?;
         NonZeroU32::new(next).map(Self)
     }
 
     /// A number, or [`Self::MAX`] if it is larger.
-    #[must_use]
     pub fn at_most_max(number: u64) -> Self {
         Self::new(number).unwrap_or(Self::MAX)
     }
@@ -58,7 +56,6 @@ impl<T> Index<T> {
     /// # Panics
     ///
     /// From `u32::MAX` on: no list is that long.
-    #[must_use]
     #[expect(clippy::expect_used, reason = "memory runs out before")]
     pub fn new(at: usize) -> Self {
         let at = SmallNumber::new(at as u64);

@@ -46,7 +46,6 @@ pub struct MeasuredRuns {
 
 /// Compares each setting with the first. `settings` name those of the runs. By wall time if the CPU time of a run is
 /// unknown.
-#[must_use]
 pub fn compare(settings: &[String], runs: &MeasuredRuns, measure: TuneMeasure) -> TuneReport {
     let columns = &runs.of_settings;
     let has_cpu = columns.iter().flatten().all(|run| run.cpu_ns.is_some());

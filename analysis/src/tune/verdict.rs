@@ -18,7 +18,6 @@ const WORTH: f64 = 0.02;
 
 impl TuneReport {
     /// The verdict on settings whose differences from the first are known, not yet adjusted for their number.
-    #[must_use]
     pub fn judged(
         method: TuneMethod,
         unit: TuneUnit,
@@ -63,13 +62,11 @@ impl TuneReport {
     /// Whether measuring may end: every setting that could get a verdict has an interval of at most this share
     /// of the first setting's mean to either side; without one, of half a percent, or one that shows a gain or a
     /// loss. Intervals may be looked at any time.
-    #[must_use]
     pub fn is_known(&self, precision: Option<f64>) -> bool {
         (1..self.settings.len()).all(|at| self.knows(at, precision))
     }
 
     /// The same of one setting.
-    #[must_use]
     pub fn knows(&self, at: usize, precision: Option<f64>) -> bool {
         let found = self.settings.get(at).filter(|setting| setting.refused.is_none());
         found
@@ -79,7 +76,6 @@ impl TuneReport {
 
     /// Whether seeking may end: one is better beyond noise, or the best one gains too little for anyone, or its
     /// interval is as narrow as asked for.
-    #[must_use]
     pub fn is_sought(&self, precision: Option<f64>) -> bool {
         let best = self.guess().and_then(|best| best.difference(self.measure));
         best.is_some_and(|found| match precision {
@@ -90,7 +86,6 @@ impl TuneReport {
 
     /// The setting that most likely takes the least time, of those that were run. With few runs the time of
     /// collections says more than the rest, which varies by chance.
-    #[must_use]
     pub fn guess(&self) -> Option<&TunedSetting> {
         let run = self.settings.iter().skip(1).filter(|setting| setting.pairs > 0);
         run.filter_map(|setting| Some((setting, self.likely_ns(setting)?)))
@@ -99,7 +94,6 @@ impl TuneReport {
     }
 
     /// The guess, where none is proven, it gains what is worth a setting, and its interval lies mostly below 0.
-    #[must_use]
     pub fn guessed_gain(&self) -> Option<(&TunedSetting, &MeasuredDifference)> {
         if self.outcome != TuneOutcome::NoDifference || self.method != TuneMethod::Runs {
             return None;
@@ -129,7 +123,6 @@ impl TuneReport {
 
     /// The place of the setting to run next where the best one is sought: each once, then the first and the one that
     /// seems the best by turns, ABBA. `last`: that of the last run.
-    #[must_use]
     pub fn next_sought(&self, last: usize) -> Option<usize> {
         let first = self.settings.first()?.pairs;
         if let Some(at) = self.settings.iter().position(|setting| setting.pairs == 0) {
@@ -148,7 +141,6 @@ impl TuneReport {
 
     /// Steps of a run, of which `measured` of each setting were in pairs, that would be enough: intervals are
     /// half as wide after four times as many. `None`: each setting has enough, or too few to say.
-    #[must_use]
     pub fn steps_for(&self, precision: Option<f64>, measured: u64) -> Option<u64> {
         let judged = self.settings.iter().filter(|one| one.refused.is_none());
         let wanting = judged.filter_map(|setting| {
@@ -168,7 +160,6 @@ fn is_enough(found: &MeasuredDifference, precision: Option<f64>) -> bool {
 
 impl TunedSetting {
     /// Its mean time by this clock.
-    #[must_use]
     pub fn time(&self, measure: TuneMeasure) -> Option<u64> {
         match measure {
             TuneMeasure::Wall => self.wall_ns,
@@ -177,7 +168,6 @@ impl TunedSetting {
     }
 
     /// The difference by this clock.
-    #[must_use]
     pub fn difference(&self, measure: TuneMeasure) -> Option<&MeasuredDifference> {
         match measure {
             TuneMeasure::Wall => self.wall_difference.as_ref(),
@@ -188,13 +178,11 @@ impl TunedSetting {
 
 impl MeasuredDifference {
     /// Whether it is one: p (Holm) below 5 %, and 0 outside the interval.
-    #[must_use]
     pub fn is_real(&self) -> bool {
         self.holm_p_value < SIGNIFICANT && (self.low_ratio > 0.0 || self.high_ratio < 0.0)
     }
 
     /// Half the width of the interval, as a share of the first setting's mean.
-    #[must_use]
     pub fn half_ratio(&self) -> f64 {
         (self.high_ratio - self.low_ratio) / 2.0
     }

@@ -43,7 +43,6 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
 }
 
 /// What a change saves, as far as it is known: `up to 11.6 s of 23.2 s`; `None` if it saves no time.
-#[must_use]
 pub fn saves(advice: &Advice, report: &Report) -> Option<String> {
     let most_ns = advice.effect.saves_at_most_ns?;
     let phases = report.phases.as_ref();
@@ -59,7 +58,6 @@ pub fn saves(advice: &Advice, report: &Report) -> Option<String> {
 
 /// What the change saved where it was measured: `Measured in 16 programs like it: 42 to 100 % of that, half of
 /// them more than 92 %.`; `None` if it was not.
-#[must_use]
 pub fn measured(advice: &Advice) -> Option<String> {
     let usual = advice.effect.usual?;
     let whole = |ratio: f64| format!("{:.0}", ratio * 100.0);

@@ -25,14 +25,12 @@ pub(super) fn piles_up(report: &Report) -> bool {
 }
 
 /// `gives back up to 530 MiB`; `None` if a change gives back none.
-#[must_use]
 pub fn gives_back(advice: &Advice) -> Option<String> {
     let most = advice.effect.gives_back_at_most_bytes?;
     Some(format!("gives back up to {}", bytes(most)))
 }
 
 /// That memory rises, and what may keep it; `None` if no advice is about that.
-#[must_use]
 pub fn memory_in_short(report: &Report) -> Option<String> {
     let is_about_forks = |advice: &Advice| {
         let gives_back = advice.effect.gives_back_at_most_bytes.is_some();
@@ -53,7 +51,6 @@ pub fn memory_in_short(report: &Report) -> Option<String> {
 
 /// How much is resident and what names its holders, where no advice concerns memory; `None` where the collector
 /// is the matter, or little is resident.
-#[must_use]
 pub fn resident_in_short(report: &Report) -> Option<String> {
     let is_innocent = matches!(report.verdict.level, Level::None | Level::Negligible);
     let is_said = report.advice.iter().any(|advice| {
@@ -73,7 +70,6 @@ pub fn resident_in_short(report: &Report) -> Option<String> {
 /// CPython 3.14.0 to 3.14.4 collect the old generation in increments; 3.14.5 went back to full collections
 /// (python/cpython#142516). Free-threaded builds defer a collection while the resident memory has hardly grown since the
 /// last (`gc_free_threading.c`, python/cpython#148937).
-#[must_use]
 pub fn interpreter_in_short(report: &Report) -> Option<String> {
     /// Objects freed from which on it matters when they are.
     const MUCH: u64 = 10_000;
@@ -99,7 +95,6 @@ pub fn interpreter_in_short(report: &Report) -> Option<String> {
 }
 
 /// `Resident memory rose from 12 MiB to 540 MiB in 11.9 s`.
-#[must_use]
 pub fn rose(rise: &MemoryRise) -> String {
     let [from, to] = [rise.from_bytes, rise.to_bytes].map(bytes);
     format!("Resident memory rose from {from} to {to} in {}", duration(rise.duration_ns))

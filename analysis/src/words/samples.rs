@@ -23,7 +23,6 @@ const WORTH: f64 = 0.05;
 /// workers of its own, or that with the most CPU time: `Main thread,
 /// 60.0 s: 71.0 % on a CPU (52.0 % at train.py:41 in step), 18.0 % waiting for data, ...`; of recordings
 /// without times off the CPU `CPU time, 12.3 s by samples, ...`; `None` without samples, or with too few.
-#[must_use]
 pub fn samples_in_short(report: &Report) -> Option<String> {
     let of = shown_process(report)?;
     // Helpers of a moment are no reason to name it.
@@ -64,7 +63,6 @@ impl fmt::Display for ThreadUse {
 
 /// What the main thread of that process did in all its time, in ns, the longest first but for the rest;
 /// `None` if no times off the CPU were recorded.
-#[must_use]
 pub fn main_thread_times(report: &Report) -> Option<(u64, Vec<(ThreadUse, u64)>)> {
     let cpu = shown_process(report)?;
     let main = cpu.main_thread.as_ref().filter(|main| main.interval_ns >= LONG_NS)?;
@@ -153,7 +151,6 @@ fn waits_of(lines: &[OffCpuLine]) -> Vec<WaitOf<'_>> {
 }
 
 /// What a main thread off the CPU does: `waiting for data`, `sleeping`.
-#[must_use]
 pub fn waiting(reason: OffCpuReason, for_data: bool) -> String {
     match reason {
         _ if for_data => "waiting for data".to_owned(),
@@ -164,7 +161,6 @@ pub fn waiting(reason: OffCpuReason, for_data: bool) -> String {
 }
 
 /// What one does of which another waits for data: to wait for data too is to have nothing to do.
-#[must_use]
 pub fn waiting_meanwhile(reason: OffCpuReason, for_data: bool) -> String {
     if for_data { "waiting for work".to_owned() } else { waiting(reason, false) }
 }
@@ -175,7 +171,6 @@ pub struct ShortPlaces<'a>(&'a str);
 
 impl<'a> ShortPlaces<'a> {
     /// Of all that is reported of a process.
-    #[must_use]
     pub fn of(cpu: &'a CpuReport) -> Self {
         let main = cpu.main_thread.as_ref();
         let meanwhile = main
@@ -294,27 +289,23 @@ fn holder_in_short(threads: &MeanwhileReport, places: ShortPlaces<'_>) -> Option
 
 /// Share of its time for which the busiest thread was on a CPU, 1 at most; it waited for the rest, or for
 /// a CPU.
-#[must_use]
 pub fn busy_share(cpu: &CpuReport) -> f64 {
     let ns = cpu.busiest_thread as f64 * 1e9 / cpu.hertz as f64;
     (ns / cpu.observed_ns.max(1) as f64).min(1.0)
 }
 
 /// Samples as time.
-#[must_use]
 pub fn cpu_time(cpu: &CpuReport, samples: u64) -> String {
     duration((samples as f64 * 1e9 / cpu.hertz as f64) as u64)
 }
 
 /// `at train.py:41 in step`, or what has no Python line.
-#[must_use]
 pub fn line(of: &CpuLine) -> String {
     let at = |line| format!("at {}", place(line));
     of.line.as_ref().map_or_else(|| "outside of Python".to_owned(), at)
 }
 
 /// The name of the file.
-#[must_use]
 pub fn file_name(of: &CpuFile) -> String {
     of.file.clone().unwrap_or_else(|| "unknown code".to_owned())
 }

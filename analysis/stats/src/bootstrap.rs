@@ -25,7 +25,6 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const UPPER: f64 = 0.975;
 
 /// Mean of `these` minus mean of `those`; `None` if either has fewer than [`FEWEST`].
-#[must_use]
 pub fn difference(these: &[f64], those: &[f64]) -> Option<Estimate> {
     let least = these.len().min(those.len());
     if least < FEWEST {
@@ -38,7 +37,6 @@ pub fn difference(these: &[f64], those: &[f64]) -> Option<Estimate> {
 
 /// Median of `these` minus median of `those`; `None` if either has fewer than [`FEWEST`]. For
 /// typical lengths only: medians drop the rare long pauses.
-#[must_use]
 pub fn median_difference(these: &[f64], those: &[f64]) -> Option<Estimate> {
     let least = these.len().min(those.len());
     if least < FEWEST {
@@ -79,7 +77,6 @@ fn resampled_median(sorted: &[f64], rng: &mut Rng) -> f64 {
 /// Their Application, 1997, section 3.8): a little too wide rather than too narrow.
 ///
 /// `None` if a side has fewer than [`SEVERAL`] runs, or a run fewer than [`FEWEST`] blocks.
-#[must_use]
 pub fn nested(
     these: &[Vec<f64>],
     those: &[Vec<f64>],

@@ -20,19 +20,16 @@ pub use order::{median, median_high, median_low, quantile, rate, ratio, scaled, 
 pub use quantiles::{student, student_outside};
 
 /// A count, a time in ns or a number of bytes as a float, exact below 2^53: 104 days in ns.
-#[must_use]
 pub fn float(number: u64) -> f64 {
     number as f64
 }
 
 /// The nearest whole number; 0 for a negative one and for what is none.
-#[must_use]
 pub fn whole(number: f64) -> u64 {
     number.round() as u64
 }
 
 /// The nearest whole number, with its sign; 0 for what is none.
-#[must_use]
 pub fn signed(number: f64) -> i64 {
     number.round() as i64
 }
@@ -54,14 +51,12 @@ pub struct Estimate {
 }
 
 /// Arithmetic mean; `None` of no values.
-#[must_use]
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / count(values))
 }
 
 /// Standard deviation of the population that the values are a sample of (divisor n - 1); `None` of
 /// fewer than two values.
-#[must_use]
 pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values).filter(|_| values.len() > 1)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -70,7 +65,6 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
 
 /// p values, adjusted because there are several: S. Holm, A Simple Sequentially Rejective Multiple
 /// Test Procedure, Scandinavian Journal of Statistics 6, 1979. In the order given; 0 to 1.
-#[must_use]
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     let p_value = |at: usize| p_values.get(at).copied().unwrap_or(1.0);
@@ -104,7 +98,6 @@ fn groups(values: &[f64], most: usize) -> Vec<f64> {
 /// Two-sided p of equal means of two samples from normal populations, which may spread differently.
 /// 0 to 1; `None` if either has fewer than two values. Two samples that do not spread at all differ
 /// for certain, or not at all.
-#[must_use]
 pub fn welch(these: &[f64], those: &[f64]) -> Option<f64> {
     let difference = mean(these)? - mean(those)?;
     let variance_of_mean = |values: &[f64]| -> Option<(f64, f64)> {

@@ -20,7 +20,6 @@ const TWO_LINES: f64 = 5.0;
 /// Indices of the first points of those parts of a series that one straight line each describes, in order: the
 /// last of them is steady. Points are (x, y) in order of x, which must be finite. A series of up to six points is
 /// one part.
-#[must_use]
 pub fn steady_parts(points: &[(f64, f64)]) -> Vec<usize> {
     let (mut parts, mut from) = (vec![0], 0);
     while let Some(split) = points.get(from..).and_then(split) {

@@ -13,7 +13,6 @@ const MOST_POINTS: usize = 1_000;
 /// 1950; P. K. Sen, Estimates of the Regression Coefficient Based on Kendall's Tau, Journal of the
 /// American Statistical Association 63, 1968), as `scipy.stats.theilslopes` computes it. Points are
 /// (x, y) in any order; `None` if no two have different x, and for more than 1,000 points.
-#[must_use]
 pub fn theil_sen(points: &[(f64, f64)]) -> Option<Estimate> {
     if points.len() > MOST_POINTS {
         return None;
@@ -46,7 +45,6 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Option<Estimate> {
 /// Rank Correlation Methods, 1975). Values in the order of time, which are assumed to be
 /// independent: if each depends on the one before, p is too small. 0 to 1; `None` for fewer than
 /// four values.
-#[must_use]
 pub fn mann_kendall(values: &[f64]) -> Option<f64> {
     if values.len() < 4 || values.iter().any(|value| value.is_nan()) {
         return None;

@@ -62,25 +62,21 @@ unit! {
 }
 
 /// The time from start to end, in ns; 0 if the end precedes the start: clocks of other tools run backwards.
-#[must_use]
 pub fn duration_ns(start_ns: u64, end_ns: u64) -> u64 {
     end_ns.saturating_sub(start_ns)
 }
 
 /// The time that much after a timestamp.
-#[must_use]
 pub fn after(at_ns: u64, by_ns: u64) -> u64 {
     at_ns.saturating_add(by_ns)
 }
 
 /// What is more than a part that was counted elsewhere; 0 if nothing is.
-#[must_use]
 pub fn beyond(whole: u64, part: u64) -> u64 {
     whole.saturating_sub(part)
 }
 
 /// A multiple.
-#[must_use]
 pub fn times(value: u64, factor: u64) -> u64 {
     value.saturating_mul(factor)
 }

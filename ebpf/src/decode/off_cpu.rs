@@ -35,7 +35,6 @@ fn reason(wire: &OffCpuWire) -> OffCpuReason {
 }
 
 /// What a thread in a system call waits for, by the numbers of this machine.
-#[must_use]
 pub fn waits_for(number: i64, first_argument: u64) -> OffCpuReason {
     match number {
         // No files to select: time.sleep() until Python 3.10.

@@ -49,7 +49,6 @@ impl ProbedAlone {
 
 impl BpfSession {
     /// Whether [`BpfSession::probe_only`] has an effect.
-    #[must_use]
     pub fn may_probe_one(&self) -> bool {
         self.alone.is_possible
     }
@@ -65,7 +64,6 @@ impl BpfSession {
 
     /// Whether [`BpfSession::probe_everywhere`] is due at this exec: it is not the first program of the
     /// process that is probed alone.
-    #[must_use]
     pub fn ends_alone(&self, pid: u32, by_thread: bool, is_first: bool) -> bool {
         let Some(alone) = self.alone.process() else {
             return false;

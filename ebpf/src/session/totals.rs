@@ -47,21 +47,18 @@ impl ProgramCounts {
     }
 
     /// Hits of one kind of probe in recorded processes.
-    #[must_use]
     pub fn hits(&self, kind: ProbePointKind) -> u64 {
         self.value(Counter::COUNTER_HITS.0 + kind as u32)
     }
 
     /// Hits of one kind of probe in processes that are not recorded but run the same files. With
     /// probes in the recorded process alone there are none.
-    #[must_use]
     pub fn foreign_hits(&self, kind: ProbePointKind) -> u64 {
         self.value(Counter::COUNTER_FOREIGN_HITS.0 + kind as u32)
     }
 
     /// Mean time that the programs took at a hit of this kind, at all its ends, in ns; `None` if no hit
     /// was timed.
-    #[must_use]
     pub fn inside_ns(&self, kind: ProbePointKind) -> Option<f64> {
         let timed = self.value(Counter::COUNTER_TIMED.0 + kind as u32);
         let ns = self.value(Counter::COUNTER_TIMED_NS.0 + kind as u32);
@@ -70,7 +67,6 @@ impl ProgramCounts {
     }
 
     /// What was counted since `before`.
-    #[must_use]
     pub(crate) fn since(&self, before: &Self) -> Self {
         let mut values = self.values;
         for (value, before) in values.iter_mut().zip(before.values) {
@@ -80,33 +76,28 @@ impl ProgramCounts {
     }
 
     /// Children that recorded processes forked.
-    #[must_use]
     pub fn forks(&self) -> u64 {
         self.value(Counter::COUNTER_FORKS.0)
     }
 
     /// Programs that recorded processes executed.
-    #[must_use]
     pub fn execs(&self) -> u64 {
         self.value(Counter::COUNTER_EXECS.0)
     }
 
     /// Calls of the collector that collected nothing; these are not pauses.
-    #[must_use]
     pub fn nothing_done(&self) -> u64 {
         self.value(Counter::COUNTER_NOTHING_DONE.0)
     }
 
     /// Collections that CPython counted but no probe saw: they ran in a function that is not
     /// probed.
-    #[must_use]
     pub fn unprobed(&self) -> u64 {
         self.value(Counter::COUNTER_UNPROBED.0)
     }
 
     /// Collections whose garbage was examined, those that were passed over for the budget, and those
     /// without a list of garbage.
-    #[must_use]
     pub fn garbage(&self) -> GarbageCounts {
         GarbageCounts {
             examined: self.value(Counter::COUNTER_GARBAGE_WALKED.0),
@@ -117,7 +108,6 @@ impl ProgramCounts {
     }
 
     /// Samples that were taken.
-    #[must_use]
     pub fn samples(&self) -> SampleCounts {
         SampleCounts {
             taken: self.value(Counter::COUNTER_SAMPLES.0),
@@ -128,13 +118,11 @@ impl ProgramCounts {
     }
 
     /// Pauses for which the ring had no room.
-    #[must_use]
     pub fn lost_pauses(&self) -> u64 {
         self.value(Counter::COUNTER_LOST_PAUSES.0)
     }
 
     /// Other losses in words, with their number; only nonzero ones.
-    #[must_use]
     pub fn lost(&self) -> Vec<(&'static str, u64)> {
         [
             (Counter::COUNTER_LOST_PROCESS_EVENTS, "process events: their ring buffer was full"),

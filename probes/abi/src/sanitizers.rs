@@ -2,7 +2,6 @@
 
 /// Whether a library of this file name is the runtime of a sanitizer that has to be loaded first of all
 /// (gcc's names, then clang's): with another library before it, the program does not start.
-#[must_use]
 pub fn is_sanitizer_runtime(name: &[u8]) -> bool {
     const KINDS: [&str; 5] = ["asan", "hwasan", "lsan", "tsan", "msan"];
     let Some(name) = name.strip_prefix(b"lib") else { return false };

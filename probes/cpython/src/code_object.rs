@@ -33,7 +33,6 @@ impl CodeObject {
     /// Decodes copies of its parts: `file` and `function` are the first bytes of `str` objects,
     /// header included, `line_table` is the contents of the `bytes` object or the first part of it.
     /// `None`: the header of a string is truncated or invalid.
-    #[must_use]
     pub fn from_parts(
         first_line: i32,
         file: &[u8],
@@ -73,13 +72,11 @@ impl CodeObject {
     }
 
     /// The line of the instruction at that byte offset in the code; `None` if it has none.
-    #[must_use]
     pub fn line(&self, byte_offset: u32) -> Option<u32> {
         line_table::line(self.format, &self.line_table, self.first_line, byte_offset)
     }
 
     /// The line shown for a frame: its instruction's, or the first line if it has not started.
-    #[must_use]
     pub fn frame_line(&self, byte_offset: Option<u32>) -> Option<u32> {
         match byte_offset {
             Some(offset) => self.line(offset),

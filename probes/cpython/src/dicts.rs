@@ -70,7 +70,6 @@ impl Keys {
     }
 
     /// Whether keys may be other objects than texts.
-    #[must_use]
     pub fn is_general(&self) -> bool {
         self.stride == dict_keys::ENTRY
     }
@@ -115,7 +114,6 @@ impl Dict {
 
     /// Its own memory beside the object, in bytes: a shared table belongs to a class.
     #[inline]
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         let keys = if self.keys.is_shared { 0 } else { self.keys.bytes };
         let is_apart = self.values.is_some() && !self.is_embedded;

@@ -110,7 +110,6 @@ impl StackLayout {
     pub const OWNER_SHIM: u8 = 3;
 
     /// Number of bytes of a frame that cover all fields named here.
-    #[must_use]
     pub fn frame_bytes(&self) -> u32 {
         let instruction = match self.instruction {
             InstructionPointer::Index { offset, .. } => offset.saturating_add(4),

@@ -9,7 +9,6 @@ use crate::LineTableFormat;
 /// The line of the instruction at `byte_offset` in the code; `None` if the table has none for it.
 ///
 /// `first_line` is `co_firstlineno`, `table` the contents of the `bytes` object.
-#[must_use]
 pub fn line(
     format: LineTableFormat,
     table: &[u8],

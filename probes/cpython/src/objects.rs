@@ -55,7 +55,6 @@ impl KnownType {
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The exported symbol of the type.
-    #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
             Self::Function => "PyFunction_Type",

@@ -48,7 +48,6 @@ pub const VALUES_BEFORE: u64 = 32;
 /// words for the dict and its values, or for weak references (`_PyType_PreHeaderSize` in
 /// Include/internal/pycore_object.h), as `sys.getsizeof` adds them.
 #[inline]
-#[must_use]
 pub const fn pre_header(minor: u8, type_flags: u64) -> u64 {
     let managed = match minor {
         ..=10 => 0,
@@ -63,7 +62,6 @@ pub const fn pre_header(minor: u8, type_flags: u64) -> u64 {
 /// `values_size_from_count` in Objects/dictobject.c: the head, the values, and a byte each for the order
 /// of insertion.
 #[inline]
-#[must_use]
 pub const fn inline_values(capacity: u8) -> u64 {
     let capacity = capacity as u64;
     VALUES_HEAD + capacity * 8 + capacity.next_multiple_of(8)
@@ -132,7 +130,6 @@ pub mod member {
 /// In a heap type: `ht_qualname`, followed by `ht_cached_keys` and, from 3.9 on, `ht_module`. It
 /// follows `ht_name` and `ht_slots`: `PyTypeObject` is longer in 3.8 (`tp_print`) and from 3.12 on
 /// (`tp_watched`), `PyAsyncMethods` from 3.10 on (`am_send`); 3.15 inserted a slot.
-#[must_use]
 pub const fn type_qualname(minor: u8) -> u64 {
     match minor {
         9 => 856,
@@ -164,21 +161,18 @@ pub mod dict_keys {
 
     /// `dk_nentries`: number of entries, unused ones included.
     #[inline]
-    #[must_use]
     pub const fn count(has_logarithms: bool) -> u64 {
         if has_logarithms { 24 } else { 32 }
     }
 
     /// `dk_indices`, a table that the entries follow.
     #[inline]
-    #[must_use]
     pub const fn indices(has_logarithms: bool) -> u64 {
         count(has_logarithms) + 8
     }
 
     /// Bytes of an index in a table of this many slots (3.8 - 3.10).
     #[inline]
-    #[must_use]
     pub const fn index_bytes(slots: u64) -> u64 {
         match slots {
             0..=0xff => 1,
@@ -190,7 +184,6 @@ pub mod dict_keys {
 
     /// `USABLE_FRACTION`: number of entries in a table of this many slots.
     #[inline]
-    #[must_use]
     pub const fn usable(slots: u64) -> u64 {
         slots * 2 / 3
     }
@@ -205,7 +198,6 @@ pub const VALUES_VALID: u64 = 3;
 pub const VALUES_HEAD: u64 = 8;
 
 /// First item of a tuple: `ob_hash` comes before it from 3.14 on (Include/cpython/tupleobject.h).
-#[must_use]
 pub const fn tuple_items(minor: u8) -> u64 {
     if minor >= 14 { 32 } else { 24 }
 }
@@ -226,7 +218,6 @@ pub const TRACEBACK_LINE: u64 = 36;
 
 /// References of `BaseException` (`PyException_HEAD`, Include/cpython/pyerrors.h): 3.11 inserted
 /// `notes`.
-#[must_use]
 pub const fn exception(minor: u8) -> Fields {
     match minor {
         ..=10 => &[
@@ -249,19 +240,16 @@ pub const fn exception(minor: u8) -> Fields {
 
 /// In a function: `func_code` (Include/cpython/funcobject.h), after globals, builtins, name and
 /// qualified name from 3.10 on.
-#[must_use]
 pub const fn function_code(minor: u8) -> u64 {
     if minor < 10 { 16 } else { 48 }
 }
 
 /// In a function: `func_closure`, a tuple of cells or null.
-#[must_use]
 pub const fn function_closure(minor: u8) -> u64 {
     if minor < 10 { 48 } else { 72 }
 }
 
 /// All references of a function, and their names.
-#[must_use]
 pub const fn function(minor: u8) -> Fields {
     match minor {
         ..=9 => &[

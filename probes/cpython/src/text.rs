@@ -22,7 +22,6 @@ pub fn text(
 
 /// The text of a `str` object from its first `bytes`, header included; as [`text`], but truncated if
 /// `bytes` end before the text does. `None`: `bytes` contain no whole header.
-#[must_use]
 pub fn decode_unicode(bytes: &[u8], layout: &FrameLayout) -> Option<String> {
     let header = StringHeader::read(&mut Copied(bytes), 0, layout)?;
     Some(header.decode(bytes.get(header.data..).unwrap_or_default()))

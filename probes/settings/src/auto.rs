@@ -82,14 +82,12 @@ impl fmt::Display for AutoOptions {
 
 impl AutoOptions {
     /// [`Self::wait_s`] in ns.
-    #[must_use]
     pub fn wait_ns(&self) -> u64 {
         let wait = Duration::try_from_secs_f64(self.wait_s).unwrap_or(Duration::MAX);
         u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Whether a text is meant to be options, not a setting.
-    #[must_use]
     pub fn are_meant(text: &str) -> bool {
         text.split([':', COMPARED]).next() == Some(AUTO)
     }

@@ -145,19 +145,16 @@ pub struct CollectionSums {
 
 impl CollectionSums {
     /// Collections of all generations.
-    #[must_use]
     pub fn count(&self) -> u64 {
         sum(self.collections)
     }
 
     /// Time of all collections, in ns.
-    #[must_use]
     pub fn all_pause_ns(&self) -> u64 {
         sum(self.pause_ns)
     }
 
     /// Garbage of all generations, in objects.
-    #[must_use]
     pub fn all_garbage(&self) -> u64 {
         sum(self.garbage)
     }

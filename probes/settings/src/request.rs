@@ -49,19 +49,16 @@ pub struct ApplyRequest {
 
 impl ApplyRequest {
     /// One setting.
-    #[must_use]
     pub fn of(setting: GcSetting) -> Self {
         Self { setting, auto: None }
     }
 
     /// The setting is found while the program runs.
-    #[must_use]
     pub fn auto(options: AutoOptions) -> Self {
         Self { setting: GcSetting::default(), auto: Some(options) }
     }
 
     /// What [`APPLY_VARIABLE`] carries into a program, and reports name.
-    #[must_use]
     pub fn text(&self) -> String {
         match &self.auto {
             Some(options) => options.to_string(),

@@ -67,7 +67,6 @@ impl GcPlan {
 
 impl SettingItem {
     /// After which step it is applied; 0: at the start.
-    #[must_use]
     pub fn step(&self) -> u32 {
         let usual = match self.change {
             GcChange::Threshold(_) | GcChange::Loading(_) | GcChange::FreezeForks => 0,
@@ -79,26 +78,22 @@ impl SettingItem {
 
 impl GcSetting {
     /// The items, in the order in which they are applied at one step.
-    #[must_use]
     pub fn items(&self) -> &[SettingItem] {
         &self.0
     }
 
     /// Whether it needs no step.
-    #[must_use]
     pub fn is_from_start(&self) -> bool {
         self.0.iter().all(|item| item.step() == 0)
     }
 
     /// Whether it makes a change of this kind, with whatever values.
-    #[must_use]
     pub fn has(&self, change: &GcChange) -> bool {
         self.0.iter().any(|item| item.change.is_like(change))
     }
 
     /// The thresholds with it in a program that has these itself; `None`: it makes other changes, or not from
     /// the start, or switches automatic collection off.
-    #[must_use]
     pub fn thresholds(&self, own: [u32; 3]) -> Option<[u32; 3]> {
         let mut thresholds = own;
         for item in &self.0 {
@@ -119,7 +114,6 @@ impl GcSetting {
     }
 
     /// Its plan.
-    #[must_use]
     pub fn plan(&self) -> Option<GcPlan> {
         self.0.iter().find_map(|item| match item.change {
             GcChange::Plan(plan) => Some(plan),
@@ -130,13 +124,11 @@ impl GcSetting {
 
 impl GcChange {
     /// Whether it is of the same kind.
-    #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
     /// The name of its kind.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Threshold(_) => "threshold",
@@ -149,7 +141,6 @@ impl GcChange {
     }
 
     /// Whether automatic collection is off with it.
-    #[must_use]
     pub fn disables(&self) -> bool {
         matches!(self, Self::Disable | Self::Plan(_))
     }

@@ -111,7 +111,6 @@ impl CudaSearch {
 /// Libraries that a command is likely to map, before it is started in this process's working
 /// directory: `typed` is the program's name as given, `program` the file it resolves to. Each file
 /// once.
-#[must_use]
 pub fn before_start(
     typed: &OsStr,
     program: Option<&Path>,
@@ -123,7 +122,6 @@ pub fn before_start(
 }
 
 /// CUPTI libraries that such a command is likely to find.
-#[must_use]
 pub fn cupti_before_start(
     typed: &OsStr,
     program: Option<&Path>,

@@ -42,7 +42,6 @@ pub struct ProbedFunction {
 
 impl ProbedFunction {
     /// Its name in traces and reports.
-    #[must_use]
     pub fn shown(&self) -> &'static str {
         match self.layer {
             CudaLibrary::TorchMemory => "c10::reportMemoryUsageToProfiler",
@@ -52,7 +51,6 @@ impl ProbedFunction {
     }
 
     /// Probed at the entry only, although it calls probed functions of the layer below.
-    #[must_use]
     pub fn encloses(&self) -> bool {
         self.layer == CudaLibrary::Cuda(Runtime) && self.ends == ProbedEnds::Entry
     }

@@ -53,13 +53,11 @@ impl<'library> NvmlSampler<'library> {
     }
 
     /// Number of GPUs, including those that do not respond.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.gpus.len()
     }
 
     /// Indices of those that do not respond.
-    #[must_use]
     pub fn lost(&self) -> Vec<usize> {
         let lost = |place: &usize| self.gpus.get(*place).is_some_and(|gpu| gpu.device.is_none());
         (0..self.gpus.len()).filter(lost).collect()

@@ -39,7 +39,6 @@ pub struct ProgressLayout {
 
 impl ProgressLayout {
     /// The layout of a version with the GIL; `None` if unknown.
-    #[must_use]
     pub fn new(
         version: &PythonVersion,
         types: TypeAddresses,

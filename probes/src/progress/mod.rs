@@ -74,7 +74,6 @@ const OBJECT_BYTES: usize = 48;
 const ATTEMPTS: usize = 4;
 
 /// Current value of each marker; `None` if it is gone, or was replaced during each attempt.
-#[must_use]
 pub fn sample(pid: u32, markers: &[Marker], layout: &ProgressLayout) -> Vec<Option<i64>> {
     let remote = RemoteProcess::new(pid);
     let mut values = attempt(&remote, markers, layout);

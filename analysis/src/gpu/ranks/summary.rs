@@ -80,7 +80,6 @@ pub struct CollectivesReport {
 }
 
 /// The report on timelines of one or more jobs, `None` where fewer than two have a rank.
-#[must_use]
 pub fn report(timelines: &[&Timeline]) -> Option<RanksReport> {
     let kept = timelines.iter().map(|timeline| (*timeline).clone().into());
     let kept: Vec<KeptTimeline> = kept.collect();

@@ -26,7 +26,6 @@ const MOST: usize = 2_000;
 
 impl AttributionBudget {
     /// For a model: fewer pauses one by one the larger it is.
-    #[must_use]
     pub fn for_model(model: &ReplayModel) -> Self {
         // Each is removed twice: alone, and after those before it.
         let replays = MAX_EVENTS / model.timestamps().max(1) / 2;
@@ -86,7 +85,6 @@ pub struct PauseCost {
 }
 
 /// Attributes the cost of a job's pauses.
-#[must_use]
 pub fn attribute(
     job: &ReplayJob<'_>,
     model: &ReplayModel,

@@ -112,7 +112,6 @@ impl NodeKinds {
 
 impl ReplayModel {
     /// The idle ledger of each device of a timeline that this model was learned of alone.
-    #[must_use]
     pub fn idle_ledgers(&self, timeline: &Timeline) -> Vec<IdleLedger> {
         let ledgers = self.rank_ledgers(timeline, &DeviceRankTimes::new()).into_iter();
         ledgers.map(|ledger| ledger.ledger).collect()

@@ -26,7 +26,6 @@ impl ReplaySchedule {
 
     /// The last end of any operation or call of a timeline; 0 if it has none. Calls of threads that
     /// only poll are ignored.
-    #[must_use]
     pub fn end_ns(&self, timeline: usize) -> u64 {
         let layout = &self.inner.layouts[timeline];
         let calls = layout.working_calls();
@@ -36,21 +35,18 @@ impl ReplaySchedule {
     }
 
     /// The last end of any operation or call of the job; 0 if it has none.
-    #[must_use]
     pub fn makespan_end_ns(&self) -> u64 {
         let timelines = 0..self.inner.layouts.len();
         timelines.fold(0, |end_ns, timeline| end_ns.max(self.end_ns(timeline)))
     }
 
     /// Start and end of an operation.
-    #[must_use]
     pub fn op(&self, timeline: usize, op: OpIndex) -> (u64, u64) {
         let layout = &self.inner.layouts[timeline];
         self.span(layout, layout.op(op), layout.op_span(op))
     }
 
     /// Start and end of a call.
-    #[must_use]
     pub fn call(&self, timeline: usize, call: CallIndex) -> (u64, u64) {
         let layout = &self.inner.layouts[timeline];
         self.span(layout, layout.call(call), layout.call_span(call))
@@ -74,7 +70,6 @@ impl ReplaySchedule {
 
     /// Idle time of a device: from its first start to its last end, minus the time in which any
     /// operation ran on it.
-    #[must_use]
     pub fn idle_ns(&self, timeline: usize, device: u32) -> u64 {
         let layout = &self.inner.layouts[timeline];
         let ops = layout.all_ops().filter(|op| layout.device(*op) == Some(device));
@@ -88,7 +83,6 @@ impl ReplaySchedule {
 
     /// The replayed time of a measured timestamp of a thread, for starts and ends of steps. `at_ns`
     /// is on the timeline's clock, the result on the job's.
-    #[must_use]
     pub fn timestamp(&self, timeline: usize, thread: ThreadIndex, at_ns: u64) -> u64 {
         let layout = &self.inner.layouts[timeline];
         layout.moved(at_ns, self.shift_at(layout, thread, at_ns))

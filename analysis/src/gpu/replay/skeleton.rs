@@ -112,13 +112,11 @@ impl Skeleton {
     }
 
     /// Number of times in it.
-    #[must_use]
     pub fn nodes(&self) -> usize {
         self.times_ns.len()
     }
 
     /// Number of delays in it.
-    #[must_use]
     pub fn edges(&self) -> usize {
         self.edges.len()
     }
@@ -133,7 +131,6 @@ impl ReplayModel {
     ///
     /// If the model is not of this timeline alone, if it does not contain one of the operations, or
     /// if a change names a pause or a thread that is not in it.
-    #[must_use]
     pub fn skeleton(
         &self,
         timeline: &Timeline,

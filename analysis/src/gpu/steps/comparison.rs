@@ -114,7 +114,6 @@ pub struct MedianDifference {
 
 impl MedianDifference {
     /// Whether the interval excludes 0.
-    #[must_use]
     pub fn is_significant(&self) -> bool {
         self.low_ns > 0 || self.high_ns < 0
     }

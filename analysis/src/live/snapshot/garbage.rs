@@ -120,7 +120,6 @@ pub struct TrendFigures {
 
 impl TrendFigures {
     /// Whether something rises, for so long that it is no set-up.
-    #[must_use]
     pub fn keeps_growing(&self) -> bool {
         let rises = self.objects_rise || self.resident_rises || self.device_rises;
         rises && !self.may_be_set_up

@@ -12,7 +12,6 @@ use crate::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat, StackLa
 
 impl FrameLayout {
     /// The layout of a version without `_Py_DebugOffsets` (3.8 - 3.12) on x86-64; `None` of any other.
-    #[must_use]
     pub fn of_version(minor: u8) -> Option<Self> {
         match minor {
             8..=10 => with_objects(minor),

@@ -39,7 +39,6 @@ pub enum VariableNames {
 
 impl VariableNames {
     /// Where a version has them.
-    #[must_use]
     pub const fn new(minor: u8) -> Self {
         match minor {
             ..=10 => Self::Tuples { locals: 72, free: 80, cells: 88 },
@@ -204,7 +203,6 @@ pub enum Frames {
 
 impl Frames {
     /// How a version stores frames; `None` if unknown.
-    #[must_use]
     pub fn new(minor: u8) -> Option<Self> {
         let object = FrameObject {
             trace: 80,
@@ -236,7 +234,6 @@ pub const GENERATOR_FRAME: u64 = 16;
 
 /// In a generator, coroutine or asynchronous generator: `gi_code`, which 3.12 removed. Before 3.10
 /// `gi_running` precedes it.
-#[must_use]
 pub const fn generator_code(minor: u8) -> Option<u64> {
     match minor {
         ..=9 => Some(32),

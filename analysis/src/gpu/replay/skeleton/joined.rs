@@ -53,7 +53,6 @@ impl<'a> JoinedSkeletons<'a> {
     /// # Panics
     ///
     /// If there would be more than 2^32 - 1 nodes or edges.
-    #[must_use]
     pub fn join<'b>(
         skeletons: &[&'a Skeleton],
         offsets_ns: &[i64],
@@ -133,7 +132,6 @@ impl<'a> JoinedSkeletons<'a> {
     /// # Panics
     ///
     /// If the skeleton of a rank does not have the scenario.
-    #[must_use]
     pub fn replay(&self, scenario: impl Fn(usize) -> usize) -> JoinedReplay<'_> {
         let mut deltas: Vec<DelayChange> = Vec::new();
         for (at, rank) in self.ranks.iter().enumerate() {
@@ -158,7 +156,6 @@ impl<'a> JoinedSkeletons<'a> {
     pub const FIRST_CHANGE: usize = 2;
 
     /// Number of ranks.
-    #[must_use]
     pub fn ranks(&self) -> usize {
         self.ranks.len()
     }
@@ -176,13 +173,11 @@ impl<'a> JoinedSkeletons<'a> {
     }
 
     /// Number of nodes, of the skeletons and of their meetings.
-    #[must_use]
     pub fn timestamps(&self) -> usize {
         self.network.len()
     }
 
     /// First measured time of anything on the common clock, in ns.
-    #[must_use]
     pub fn start_ns(&self) -> u64 {
         timestamp(self.base)
     }
@@ -201,7 +196,6 @@ impl JoinedRank<'_> {
 impl JoinedReplay<'_> {
     /// The last end of any operation or call of a rank, on the common clock in ns; 0 if it has none.
     /// Calls of threads that only poll are ignored.
-    #[must_use]
     pub fn end_ns(&self, rank: usize) -> u64 {
         let end = self.joined.ranks[rank].skeleton.end;
         end.map_or(0, |end| self.on_clock(self.time(rank, end)))
@@ -216,7 +210,6 @@ impl JoinedReplay<'_> {
     /// Time from the start of the first step of a rank until everything launched in its steps has
     /// finished, in ns: if the host runs ahead, a step ends long before its work. `None` without
     /// steps.
-    #[must_use]
     pub fn stepping_ns(&self, rank: usize) -> Option<u64> {
         let stepping = self.joined.ranks[rank].skeleton.stepping?;
         let returned_ns = self.mark(rank, stepping.end);

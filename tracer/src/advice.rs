@@ -40,22 +40,10 @@ pub(crate) fn run(config: &AdviceArgs) -> anyhow::Result<u8> {
     }
     let (mut analysis, code) = analyze::read_all(&config.traces, None)?;
     let report = render::report(&mut analysis);
-    let index = config.number.checked_sub(1);
-    let advice = index.and_then(|index| report.advice.get(index));
-    let advice = advice.with_context(|| no_such(config, &report))?;
+    let advice = chosen::numbered(&report, config.number, &chosen::names(&config.traces))?;
     let step_function = step_function(&config.traces);
     print::answer(&text(advice, &report, step_function.as_deref()))?;
     Ok(code)
-}
-
-fn no_such(config: &AdviceArgs, report: &Report) -> String {
-    let traces: Vec<String> = config.traces.iter().map(|path| path.display().to_string()).collect();
-    format!(
-        "there is no advice {} in this report, which has {}: gctrace analyze {}",
-        config.number,
-        report.advice.len(),
-        traces.join(" ")
-    )
 }
 
 /// An advice of this report on a run whose steps are the calls of `step_function`.

@@ -50,6 +50,11 @@ impl OrDash for Option<String> {
     }
 }
 
+/// The name of a process in a table: `rank 3`, or its process id if it has no rank.
+pub fn rank_or_pid(rank: Option<u32>, pid: u32) -> String {
+    rank.map_or_else(|| pid.to_string(), |rank| format!("rank {rank}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,6 +28,7 @@ use crate::invoker::{Credentials, Invoker, act_as};
 use crate::launch::environment::Environment;
 use crate::launch::inherited::InheritedState;
 use crate::platform::{pidfd, send_signal};
+use crate::text::shell_line;
 use gctrace_event::ProcessExit;
 use gctrace_probes::cuda::CudaFile;
 use nix::errno::Errno;
@@ -256,7 +257,7 @@ impl LaunchPlan {
         let plain_file = self.names_a_path() && path.metadata().is_ok_and(|file| file.is_file());
         match (errno, &self.identity) {
             (Some(Errno::EACCES), _) if plain_file && !has_execute_bit(path) => {
-                format!("\nMake it executable: chmod +x {}", shell_word(&self.program))
+                format!("\nMake it executable: chmod +x {}", shell_line(&[&self.program]))
             }
             (Some(Errno::EACCES | Errno::EPERM), Some(_)) => {
                 "\nThe command runs as the user who typed it; --as-root runs it as root.".to_owned()
@@ -284,11 +285,6 @@ impl StdioFiles {
 fn has_execute_bit(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata().is_ok_and(|file| file.permissions().mode() & 0o111 != 0)
-}
-
-/// Quoted for a shell where needed.
-fn shell_word(word: &OsStr) -> String {
-    crate::text::shell_line(std::slice::from_ref(&word))
 }
 
 /// The command that gctrace started, a direct child, with a pidfd to signal it by.

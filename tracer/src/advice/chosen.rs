@@ -3,7 +3,7 @@
 use super::found::{FoundSettings, nothing};
 use crate::{analyze, print, render, setting};
 use anyhow::Context as _;
-use gctrace_analysis::report::Report;
+use gctrace_analysis::report::{Advice, Report};
 use gctrace_settings::GcSetting;
 use std::path::PathBuf;
 
@@ -30,10 +30,9 @@ pub(crate) fn wanted(
     }
     let (mut analysis, _) = analyze::read_all(traces, None)?;
     let report = render::report(&mut analysis);
-    let traces: Vec<String> = traces.iter().map(|trace| trace.display().to_string()).collect();
-    let traces = traces.join(" ");
+    let traces = names(traces);
     let (number, setting) = match number {
-        Some(number) => (number, numbered(&report, number, &traces)?),
+        Some(number) => (number, of_number(&report, number, &traces)?),
         None => first_applicable(&report).with_context(|| {
             format!(
                 "no advice changes only settings: gctrace analyze {traces} lists all; \
@@ -57,16 +56,33 @@ fn first_applicable(report: &Report) -> Option<(usize, GcSetting)> {
     numbers.find_map(|(number, one)| Some((number, setting::of_advice(one, report)?)))
 }
 
-/// The settings of the advice of this number, from 1.
-fn numbered(report: &Report, number: usize, traces: &str) -> anyhow::Result<GcSetting> {
+/// Traces as a command names them.
+pub(super) fn names(traces: &[PathBuf]) -> String {
+    let traces: Vec<String> = traces.iter().map(|trace| trace.display().to_string()).collect();
+    traces.join(" ")
+}
+
+/// The advice of this number, from 1.
+///
+/// # Errors
+/// There are fewer.
+pub(super) fn numbered<'a>(
+    report: &'a Report,
+    number: usize,
+    traces: &str,
+) -> anyhow::Result<&'a Advice> {
     let index = number.checked_sub(1);
-    let one = index.and_then(|index| report.advice.get(index));
-    let one = one.with_context(|| {
+    index.and_then(|index| report.advice.get(index)).with_context(|| {
         format!(
             "there is no advice {number} in this report, which has {}: gctrace analyze {traces}",
             report.advice.len()
         )
-    })?;
+    })
+}
+
+/// The settings of the advice of this number.
+fn of_number(report: &Report, number: usize, traces: &str) -> anyhow::Result<GcSetting> {
+    let one = numbered(report, number, traces)?;
     setting::of_advice(one, report).with_context(|| {
         let why = match one.effect.settings {
             Some(_) => "is applied after a step, and the trace has no mark of one",

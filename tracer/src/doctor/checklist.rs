@@ -161,7 +161,7 @@ fn rights(machine: &HostFacts) -> Vec<CheckLine> {
     let rights = &machine.rights;
     let denied = PrivilegeError::from_facts(rights.clone());
     let privileges = match &denied {
-        None => CheckLine::ok("privileges", needed_names()),
+        None => CheckLine::ok("privileges", NEEDED.each_ref().map(cap).join(", ")),
         Some(denied) => {
             CheckLine::missing("privileges", denied.to_string()).with_fix(denied.remedy())
         }
@@ -215,10 +215,6 @@ fn other_users(rights: &PrivilegeFacts) -> CheckLine {
         "add to the capabilities of this container or service"
     };
     CheckLine::note(what, value).with_fix(format!("{}: {remedy}", purposes.join(", ")))
-}
-
-fn needed_names() -> String {
-    NEEDED.each_ref().map(cap).join(", ")
 }
 
 fn lockdown(lockdown: Lockdown) -> CheckLine {

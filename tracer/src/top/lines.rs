@@ -4,7 +4,7 @@ use crate::clock::{offset_s, time_of_day};
 use crate::print;
 use crate::print::clean;
 use crate::record::lost_events;
-use crate::text::OrDash as _;
+use crate::text::{OrDash as _, rank_or_pid};
 use crate::top::view::text;
 use gctrace_analysis::live::figure_table::{LAST, LONGEST, SHARE};
 use gctrace_analysis::live::{LineFigures, ProcessFigures, Snapshot};
@@ -116,10 +116,7 @@ fn place(snapshot: &Snapshot, process: &ProcessFigures) -> String {
             (None, None) => format!("{} ended", process.pid),
         });
     } else if snapshot.processes.len() > 1 {
-        words.push(match process.rank {
-            Some(rank) => format!("rank {rank}"),
-            None => process.pid.to_string(),
-        });
+        words.push(rank_or_pid(process.rank, process.pid));
     }
     let detail = snapshot.detail.as_ref();
     let lines = detail.filter(|detail| detail.pid == process.pid);

@@ -292,7 +292,7 @@ fn told(setting: &GcSetting, run: &TunedRun) -> String {
         [] => "the program's own settings".to_owned(),
         _ => setting.to_string(),
     };
-    let [wall, cpu] = [Some(wall_ns), cpu_ns].map(|ns| ns.map(|ns| duration(rounded(ns))));
+    let [wall, cpu] = [Some(wall_ns), cpu_ns].map(|ns| ns.map(|ns| duration(ns as u64)));
     let mut text = format!("{name}: {}", wall.unwrap_or_default());
     if let (Some(cpu), Some(all_ns), Some(ns)) = (cpu, cpu_ns, collecting_ns) {
         let share = if all_ns > 0.0 { ns / all_ns } else { 0.0 };
@@ -303,10 +303,6 @@ fn told(setting: &GcSetting, run: &TunedRun) -> String {
         );
     }
     text
-}
-
-fn rounded(ns: f64) -> u64 {
-    ns as u64
 }
 
 /// What became of a run.

@@ -61,11 +61,6 @@ pub fn fact_name(fact: FactId) -> &'static str {
     }
 }
 
-/// Whether a side has one run, so that the figures have neither interval nor verdict.
-fn one_run(comparison: &Comparison) -> bool {
-    comparison.notes.contains(&ComparisonNote::OneRun)
-}
-
 /// `width`: characters of a line.
 pub(super) fn changes(comparison: &Comparison, width: usize) -> Vec<Block> {
     let shown = comparison.changed.iter().take(CHANGES_SHOWN);
@@ -107,7 +102,8 @@ fn change(change: &FactChange, width: usize) -> Vec<Block> {
 }
 
 pub(super) fn figures(comparison: &Comparison) -> Vec<Block> {
-    let several = !one_run(comparison);
+    // With one run on a side, figures have neither interval nor verdict.
+    let several = !comparison.notes.contains(&ComparisonNote::OneRun);
     let table = Table::of(&comparison.figures)
         .left("", |figure| figure_name(figure, comparison.per))
         .right("before", |figure| {

@@ -1,6 +1,7 @@
 //! The section on performance counters. Counters without a value are left out.
 
 use crate::document::{Block, Section, Table, paragraph};
+use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{CounterReport, CountersReport, Report};
 use gctrace_event::Counter;
@@ -22,16 +23,20 @@ fn table(counters: &CountersReport) -> Block {
     let all = &counters.counters;
     // CPU time is counted on every machine, instructions only with a PMU.
     let rates: Option<(&str, Rates)> = if all.iter().any(|c| c.inside_per_cpu_s.is_some()) {
-        Some(("per CPU ms", per_cpu_ms))
+        Some(("per CPU ms", |c| {
+            [c.inside_per_cpu_s, c.outside_per_cpu_s].map(|rate| Some(rate? / 1e3))
+        }))
     } else if all.iter().any(|c| c.inside_per_1000_instructions.is_some()) {
-        Some(("per 1000 instructions", per_1000_instructions))
+        Some(("per 1000 instructions", |c| {
+            [c.inside_per_1000_instructions, c.outside_per_1000_instructions]
+        }))
     } else {
         None
     };
     let objects = all.iter().any(|counter| counter.per_1000_objects.is_some());
     // The rate of a clock is meaningless.
     let cell = |counter: &CounterReport, rate: Option<f64>| {
-        rate.filter(|_| !is_clock(counter)).map_or_else(dash, figure)
+        rate.filter(|_| !is_clock(counter)).map(figure).or_dash()
     };
     let rate = |counter, side: usize| {
         cell(counter, rates.and_then(|(_, rates)| rates(counter).get(side).copied().flatten()))
@@ -40,7 +45,7 @@ fn table(counters: &CountersReport) -> Block {
     Table::of(all)
         .left("", |counter| counter.name.as_ref().to_owned())
         .right("in pauses", value)
-        .right("of all", |counter| counter.inside_ratio.map_or_else(dash, percent))
+        .right("of all", |counter| counter.inside_ratio.map(percent).or_dash())
         .right_if(rates.is_some(), name, |counter| rate(counter, 0))
         .right_if(rates.is_some(), "outside", |counter| rate(counter, 1))
         .right_if(objects, "per 1000 objects", |counter| cell(counter, counter.per_1000_objects))
@@ -49,18 +54,6 @@ fn table(counters: &CountersReport) -> Block {
 
 /// Rates of a counter inside and outside pauses.
 type Rates = fn(&CounterReport) -> [Option<f64>; 2];
-
-fn per_cpu_ms(counter: &CounterReport) -> [Option<f64>; 2] {
-    [counter.inside_per_cpu_s, counter.outside_per_cpu_s].map(|rate| Some(rate? / 1e3))
-}
-
-fn per_1000_instructions(counter: &CounterReport) -> [Option<f64>; 2] {
-    [counter.inside_per_1000_instructions, counter.outside_per_1000_instructions]
-}
-
-fn dash() -> String {
-    "-".to_owned()
-}
 
 /// The value inside pauses.
 fn value(counter: &CounterReport) -> String {

@@ -214,19 +214,15 @@ fn thresholds(process: &ProcessReport) -> Option<String> {
 }
 
 fn process_row(process: &ProcessReport) -> [Cell; 6] {
+    let words = process.command.clone();
     [
         process.pid.to_string().into(),
         short_count(process.pauses.count).into(),
         duration(process.stopped_ns).into(),
         process.stopped_ratio.map(percent).or_dash().into(),
         process.pauses.max_ns.map(duration).or_dash().into(),
-        command_cell(&process.command),
+        Cell::fitted(move |width| command(&words, width)),
     ]
-}
-
-fn command_cell(words: &[String]) -> Cell {
-    let words = words.to_vec();
-    Cell::fitted(move |width| command(&words, width))
 }
 
 /// Remarks on one trace: damage, anomalies and notes.

@@ -1,6 +1,7 @@
 //! The section on allocation pressure.
 
 use crate::document::{Block, Section, Table, paragraph};
+use crate::text::rank_or_pid;
 use crate::units::{mebibytes, short_count, three_digits};
 use gctrace_analysis::report::{ArenasReport, Basis, PressureReport, ProcessReport, Report};
 
@@ -40,11 +41,7 @@ fn table(report: &Report, with: &[(&ProcessReport, &PressureReport)]) -> Block {
         row
     };
     for (process, pressure) in with.iter().take(PROCESSES_SHOWN) {
-        let name = match process.rank {
-            Some(rank) => format!("rank {rank}"),
-            None => process.pid.to_string(),
-        };
-        table.row(row(name, pressure));
+        table.row(row(rank_or_pid(process.rank, process.pid), pressure));
     }
     if let Some(all) = report.pressure.as_ref().filter(|_| with.len() > 1) {
         let mut sums = row(format!("all {}", with.len()), all);

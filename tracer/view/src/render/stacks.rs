@@ -4,6 +4,7 @@
 //! a user can change; the library line that was executing is shown below it.
 
 use crate::document::{Block, Cell, Column, Section, Table, paragraph};
+use crate::text::rank_or_pid;
 use crate::units::{count, counted, duration, percent, short_count};
 use gctrace_analysis::paths;
 use gctrace_analysis::report::{
@@ -200,10 +201,7 @@ pub(super) fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> 
         return Vec::new();
     }
     let table = Table::of(with.iter().take(PROCESSES_SHOWN))
-        .right("process", |(process, ..)| match process.rank {
-            Some(rank) => format!("rank {rank}"),
-            None => process.pid.to_string(),
-        })
+        .right("process", |(process, ..)| rank_or_pid(process.rank, process.pid))
         .right("pauses", |(.., lines)| short_count(lines.with_stack.count))
         .right("time", |(.., lines)| duration(lines.with_stack.time_ns))
         .left("costliest line", |(_, line, _)| {

@@ -1,7 +1,7 @@
 //! The section on training steps.
 
 use crate::document::{Block, Section, Table, paragraph};
-use crate::text::mark;
+use crate::text::{mark, rank_or_pid};
 use crate::units::{count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
     Basis, FullBy, MedianComparison, NoComparison, ProcessSteps, Report, StepComparison,
@@ -41,7 +41,7 @@ fn table(steps: &StepsReport) -> Vec<Block> {
     let idle = steps.processes.iter().any(|process| process.gpu_idle_ns.is_some());
     let time = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), duration);
     let table = Table::of(steps.processes.iter().take(PROCESSES_SHOWN))
-        .left("process", process)
+        .left("process", |process| rank_or_pid(process.rank, process.pid))
         .right("steps", |steps| count(steps.count))
         .right("mean", |steps| duration(steps.length.mean_ns))
         .right("p50", |steps| duration(steps.length.p50_ns))
@@ -84,13 +84,6 @@ fn longest(steps: &StepsReport) -> Option<String> {
         parts.join(", "),
         mark(Basis::Inferred),
     ))
-}
-
-fn process(steps: &ProcessSteps) -> String {
-    match steps.rank {
-        Some(rank) => format!("rank {rank}"),
-        None => steps.pid.to_string(),
-    }
 }
 
 fn legend(steps: &StepsReport) -> String {

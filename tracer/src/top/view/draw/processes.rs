@@ -7,7 +7,7 @@ use crate::top::view::{columns, text, theme};
 use gctrace_analysis::live::{HISTORY_SECONDS, ProcessFigures};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 /// Draws titles and rows. Returns their positions.
@@ -103,24 +103,15 @@ const STEPS_NS: [u64; 7] =
 /// The bars of the last minute, several seconds per cell.
 fn history(process: &ProcessFigures, width: usize) -> Vec<Span<'static>> {
     let per_cell = HISTORY_SECONDS.div_ceil(width.max(1));
-    let means = process.history_ns.rchunks(per_cell).take(width).map(mean);
-    let means: Vec<u64> = means.collect();
+    let mean = |seconds: &[u64]| seconds.iter().sum::<u64>() / seconds.len() as u64;
+    let means: Vec<u64> = process.history_ns.rchunks(per_cell).take(width).map(mean).collect();
     let blank = width - means.len();
     let mut spans = vec![Span::raw(" ".repeat(blank))];
     spans.extend(means.into_iter().rev().map(|ns| {
         let step = STEPS_NS.iter().filter(|bound| ns >= **bound).count();
         let index = if ns == 0 { 0 } else { step + 1 };
-        styled(super::BARS[index], color(ns))
+        let style = theme::by_share(ns / 1000).remove_modifier(Modifier::BOLD);
+        styled(super::BARS[index], style)
     }));
     spans
-}
-
-/// Of at least one second.
-fn mean(seconds: &[u64]) -> u64 {
-    seconds.iter().sum::<u64>() / seconds.len() as u64
-}
-
-fn color(ns_per_second: u64) -> Style {
-    let style = theme::by_share(ns_per_second / 1000);
-    style.remove_modifier(Modifier::BOLD)
 }

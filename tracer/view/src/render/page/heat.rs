@@ -7,7 +7,7 @@ use crate::print::clean;
 use crate::units::counted;
 use gctrace_analysis::ProcessStepRow;
 use gctrace_analysis::report::{IdleCause, StepReport};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,76 +18,38 @@ pub(super) const MOST: (usize, usize) = (256, 400);
 const CAUSES: usize = 5;
 const WORTH_DRAWING: u64 = 100;
 
-/// What the page draws. Times in microseconds; `None`: no step, or unknown.
-#[derive(Debug, PartialEq)]
-struct HeatMap {
+/// By row and column, in microseconds; `None`: no step, or unknown.
+type StepValues = Vec<Vec<Option<u64>>>;
+
+/// What the page draws.
+#[derive(Debug, Serialize)]
+pub(super) struct HeatData {
     about: String,
     /// A cell stands for several steps.
     several: bool,
     rows: Vec<String>,
     columns: Vec<String>,
-    step: StepValues,
-    gc: StepValues,
-    /// Idle time of GPUs: all, then by the causes with the most.
-    idle: Vec<IdleValues>,
+    /// Length of the step, time in collections, and idle time of GPUs: all, then by the causes with the most. The
+    /// script gets the values row by row, one more than the microseconds, 0 if unknown.
+    #[serde(serialize_with = "packed")]
+    figures: Vec<(String, StepValues)>,
 }
 
-/// By row and column.
-type StepValues = Vec<Vec<Option<u64>>>;
-
-/// Idle time of one cause.
-#[derive(Debug, PartialEq)]
-struct IdleValues {
-    /// `None`: all causes.
-    cause: Option<IdleCause>,
-    values: StepValues,
-}
-
-/// The same for the script.
-#[derive(Serialize)]
-pub(super) struct HeatData {
-    about: String,
-    several: bool,
-    rows: Vec<String>,
-    columns: Vec<String>,
-    /// Name, and the values row by row, one more than the microseconds, 0 if unknown.
-    figures: Vec<(String, String)>,
+fn packed<S: Serializer>(figures: &[(String, StepValues)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(figures.iter().map(|(name, values)| {
+        (name, pack(values.iter().flatten().map(|us| or_zero(us.map(shown)))))
+    }))
 }
 
 impl HeatData {
-    /// `None` without steps.
+    /// The greatest values of a cell's steps are its values: one slow rank in a collective is all that counts. `None`
+    /// without steps.
     pub(super) fn of(rows: &[ProcessStepRow], most: (usize, usize)) -> Option<Self> {
         if rows.is_empty() {
             return None;
         }
-        let map = HeatMap::of(rows, most);
-        let idle = map.idle.into_iter().map(|idle| {
-            let name = match idle.cause {
-                None => "GPU idle time".to_owned(),
-                Some(cause) => format!("GPU idle by {cause}"),
-            };
-            (name, idle.values)
-        });
-        let figures = [("Length of the step", map.step), ("Time in collections", map.gc)];
-        let figures = figures.map(|(name, values)| (name.to_owned(), values));
-        let packed = |(name, values): (String, StepValues)| {
-            (name, pack(values.into_iter().flatten().map(|us| or_zero(us.map(shown)))))
-        };
-        Some(Self {
-            about: map.about,
-            several: map.several,
-            rows: map.rows,
-            columns: map.columns,
-            figures: figures.into_iter().chain(idle).map(packed).collect(),
-        })
-    }
-}
-
-impl HeatMap {
-    /// The greatest values of a cell's steps are its values: one slow rank in a collective is all that counts.
-    fn of(rows: &[ProcessStepRow], most: (usize, usize)) -> Self {
-        let numbers: BTreeSet<u64> =
-            rows.iter().flat_map(|row| row.steps.iter().map(|step| step.number)).collect();
+        let steps = || rows.iter().flat_map(|row| &row.steps);
+        let numbers: BTreeSet<u64> = steps().map(|step| step.number).collect();
         let numbers: Vec<u64> = numbers.into_iter().collect();
         let (high, wide) =
             (rows.len().div_ceil(most.0).max(1), numbers.len().div_ceil(most.1).max(1));
@@ -106,35 +68,37 @@ impl HeatMap {
             });
             lots.collect()
         };
-        let mut idle = Vec::new();
-        if rows.iter().flat_map(|row| &row.steps).any(|cell| cell.gpu_idle_ns.is_some()) {
-            idle.push(IdleValues { cause: None, values: greatest(&|cell| cell.gpu_idle_ns) });
+        let mut figures = vec![
+            ("Length of the step".to_owned(), greatest(&|cell| Some(cell.duration_ns))),
+            ("Time in collections".to_owned(), greatest(&|cell| cell.gc_ns)),
+        ];
+        if steps().any(|cell| cell.gpu_idle_ns.is_some()) {
+            figures.push(("GPU idle time".to_owned(), greatest(&|cell| cell.gpu_idle_ns)));
         }
         for cause in most_idle(rows) {
             let of = |cell: &StepReport| {
                 let part = cell.gpu_idle_causes.as_ref()?.iter().find(|part| part.cause == cause);
                 Some(part.map_or(0, |part| part.time_ns))
             };
-            idle.push(IdleValues { cause: Some(cause), values: greatest(&of) });
+            figures.push((format!("GPU idle by {cause}"), greatest(&of)));
         }
         let cell = match high * wide {
             1 => "A cell is one step.".to_owned(),
             _ => format!("A cell is the greatest value of up to {high} ranks and {wide} steps."),
         };
-        Self {
+        let inferred = "; causes of GPU idle time inferred, by replay";
+        Some(Self {
             about: format!(
                 "{}, {}. Measured{}. {cell}",
                 counted(rows.len() as u64, "process"),
                 counted(numbers.len() as u64, "step"),
-                if idle.len() > 1 { "; causes of GPU idle time inferred, by replay" } else { "" },
+                if figures.len() > 3 { inferred } else { "" },
             ),
             several: high * wide > 1,
             rows: rows.chunks(high).map(|lot| span(lot.iter().map(name))).collect(),
-            step: greatest(&|cell| Some(cell.duration_ns)),
-            gc: greatest(&|cell| cell.gc_ns),
             columns,
-            idle,
-        }
+            figures,
+        })
     }
 }
 
@@ -218,27 +182,29 @@ mod tests {
 
     #[test]
     fn a_cell_is_a_step() {
-        let map = HeatMap::of(&rows(), MOST);
+        let map = HeatData::of(&rows(), MOST).unwrap();
         assert_eq!(map.rows, ["rank 0", "rank 1 on </script>", "rank 2"]);
         assert_eq!(map.columns, ["10", "11", "12", "13"]);
-        assert_eq!(map.step[0], [Some(5000), Some(6000), Some(5000), None]);
-        assert_eq!(map.gc[1], [None, Some(45_000), Some(0), Some(2000)]);
-        assert_eq!(map.gc[2], [None; 4]);
+        assert_eq!(map.figures[0].1[0], [Some(5000), Some(6000), Some(5000), None]);
+        assert_eq!(map.figures[1].1[1], [None, Some(45_000), Some(0), Some(2000)]);
+        assert_eq!(map.figures[1].1[2], [None; 4]);
         assert!(!map.several, "{}", map.about);
-        let causes: Vec<_> = map.idle.iter().map(|idle| idle.cause).collect();
-        assert_eq!(causes, [None, Some(IdleCause::Gc), Some(IdleCause::Synchronization)]);
-        assert_eq!(map.idle[0].values[1], [None, Some(67_500), Some(0), Some(3000)]);
-        assert_eq!(map.idle[2].values[1], [None, Some(22_500), Some(0), Some(1000)]);
-        assert_eq!(map.idle[1].values[2], [None; 4]);
+        let names: Vec<&str> = map.figures.iter().map(|(name, _)| name.as_str()).collect();
+        let (gc, waits) = (IdleCause::Gc, IdleCause::Synchronization);
+        let by = [gc, waits].map(|cause| format!("GPU idle by {cause}"));
+        assert_eq!(names[2..], ["GPU idle time", &by[0], &by[1]]);
+        assert_eq!(map.figures[2].1[1], [None, Some(67_500), Some(0), Some(3000)]);
+        assert_eq!(map.figures[4].1[1], [None, Some(22_500), Some(0), Some(1000)]);
+        assert_eq!(map.figures[3].1[2], [None; 4]);
     }
 
     #[test]
     fn the_greatest_of_several() {
-        let map = HeatMap::of(&rows(), (2, 2));
+        let map = HeatData::of(&rows(), (2, 2)).unwrap();
         assert_eq!(map.rows, ["rank 0 - rank 1 on </script>", "rank 2"]);
         assert_eq!(map.columns, ["10 - 11", "12 - 13"]);
-        assert_eq!(map.step, [[Some(50_000), Some(7000)], [Some(4000), None]]);
-        assert_eq!(map.gc[0], [Some(45_000), Some(2000)]);
+        assert_eq!(map.figures[0].1, [[Some(50_000), Some(7000)], [Some(4000), None]]);
+        assert_eq!(map.figures[1].1[0], [Some(45_000), Some(2000)]);
         assert!(map.several && map.about.contains("up to 2 ranks and 2 steps"));
     }
 }

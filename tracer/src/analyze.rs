@@ -4,13 +4,11 @@
 //! `gctrace_analysis` analyzes them, `render` formats the report.
 
 mod items;
-mod page;
 mod progress;
 mod segments;
 mod summaries;
 
 pub(crate) use items::{TraceItems, with_summaries};
-pub(crate) use page::{is_page, read_for_page};
 pub(crate) use progress::{ReadProgress, TraceProgress};
 pub(crate) use summaries::{DistinctTraces, missing_ranks};
 
@@ -39,6 +37,9 @@ const SOME_UNREADABLE: u8 = 1;
 
 /// Exit code if a limit of `--fail-if` is exceeded.
 pub(crate) const LIMIT_EXCEEDED: u8 = 3;
+
+/// Pauses that are kept of each trace of a page one by one, however many traces there are.
+const LEAST_KEPT: usize = 100;
 
 /// Prints one report on all traces, or writes it to a file. Unreadable traces are reported on
 /// standard error, and the report covers the others. Returns the exit code: 0, or 1 if an error kept
@@ -139,6 +140,18 @@ pub(crate) fn read_all(
     jobs: Option<NonZeroUsize>,
 ) -> anyhow::Result<(Analysis, u8)> {
     read_all_into(traces, jobs, &Analysis::default)
+}
+
+/// The same, with pauses one by one, for a page.
+///
+/// # Errors
+/// As there.
+pub(crate) fn read_for_page(
+    traces: &[PathBuf],
+    jobs: Option<NonZeroUsize>,
+) -> anyhow::Result<(Analysis, u8)> {
+    let kept = (render::PAUSES_DRAWN / traces.len().max(1)).max(LEAST_KEPT);
+    read_all_into(traces, jobs, &|| Analysis::keeping_pauses(kept))
 }
 
 /// The same, each trace into an analysis that `empty` makes.

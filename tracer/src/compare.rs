@@ -32,7 +32,7 @@ pub(crate) fn run(config: &CompareArgs) -> anyhow::Result<u8> {
     let is_command = recording::is_command(&config.after);
     let page = config.output.as_deref().filter(|_| !is_command);
     anyhow::ensure!(
-        page.is_none_or(analyze::is_page),
+        page.is_none_or(|page| page.extension().is_some_and(|end| end == "html")),
         "-o names the trace of a command that is recorded, or a page that ends in .html"
     );
     // Before a command is recorded for a comparison that is not possible.

@@ -39,8 +39,7 @@ fn block_text(block: &Block) -> String {
             let mark = if of.tone == Tone::Plain { "" } else { "**" };
             if of.text.is_empty() { String::new() } else { format!("{mark}{text}{mark}\n\n") }
         }
-        Block::Line(_, text) => format!("{}\n\n", escaped(text)),
-        Block::Note(text) => format!("{}\n\n", escaped(text)),
+        Block::Line(_, text) | Block::Note(text) => format!("{}\n\n", escaped(text)),
         Block::Heading(text) => format!("**{}**\n\n", escaped(text)),
         Block::Code(code) => fenced(code),
         Block::Command(what, command) => format!("{}:\n\n{}", escaped(what), fenced(command)),

@@ -61,9 +61,8 @@ const SUGGESTION: &str = "Record with --garbage cycles --garbage-budget 100 to s
 
 fn examined(garbage: &GarbageReport) -> String {
     let share = match garbage.examined_ratio {
-        Some(1.0) => String::new(),
+        Some(1.0) | None => String::new(),
         Some(ratio) => format!(", which freed {} of all freed objects", percent(ratio)),
-        None => String::new(),
     };
     let size =
         garbage.bytes.map_or(String::new(), |size| format!(", {} of their own", bytes(size)));

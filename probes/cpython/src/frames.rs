@@ -33,9 +33,7 @@ pub fn walk(
         if next == 0 || frames.len() >= depth {
             break;
         }
-        if is_shown(memory, next, layout)? {
-            let code = code(memory, next, layout)?;
-            let offset = instruction(memory, next, code, layout)?;
+        if let Some((code, offset)) = shown(memory, next, layout)? {
             frames.push(WalkedFrame { code, byte_offset: offset.try_into().ok() });
         }
         next = memory.field(next, layout.frame_back)?;
@@ -53,21 +51,30 @@ pub fn innermost(memory: &mut impl Memory, tstate: u64, layout: &StackLayout) ->
     }
 }
 
-/// Whether `sys._getframe()` shows a frame: it is one of Python code, and complete
-/// (`_PyFrame_IsIncomplete`; pycore_frame.h, pycore_interpframe.h). `None` if it cannot be read.
+/// The code object of a frame and its instruction ([`instruction`]), if `sys._getframe()` shows it: it is one of
+/// Python code, and complete (`_PyFrame_IsIncomplete`; pycore_frame.h, pycore_interpframe.h). `None` if it cannot be read.
 #[inline]
-pub fn is_shown(memory: &mut impl Memory, frame: u64, layout: &StackLayout) -> Option<bool> {
+pub fn shown(
+    memory: &mut impl Memory,
+    frame: u64,
+    layout: &StackLayout,
+) -> Option<Option<(u64, i64)>> {
     let owner = owner(memory, frame, layout)?;
     if owner >= StackLayout::OWNER_SHIM {
-        return Some(false);
+        return Some(None);
     }
     let code = code(memory, frame, layout)?;
-    let Some(first) = layout.code_first_traceable else { return Some(code != 0) };
-    if code == 0 || owner == StackLayout::OWNER_GENERATOR {
-        return Some(code != 0);
+    if code == 0 {
+        return Some(None);
     }
-    let first = memory.int_field(code, first)?;
-    Some(instruction(memory, frame, code, layout)? >= i64::from(first) * 2)
+    let offset = instruction(memory, frame, code, layout)?;
+    if let Some(first) = layout.code_first_traceable
+        && owner != StackLayout::OWNER_GENERATOR
+        && offset < i64::from(memory.int_field(code, first)?) * 2
+    {
+        return Some(None);
+    }
+    Some(Some((code, offset)))
 }
 
 /// `enum _frameowner` of a frame, 0 before 3.11.

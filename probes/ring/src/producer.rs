@@ -38,21 +38,21 @@ pub struct RingProducer<M> {
 /// Bytes of a message that fit into its first slot, behind its head.
 const FIRST_BYTES: usize = (PAYLOAD_WORDS - 1) * 8;
 
-/// The first bytes of a message, and the length of all of it.
+/// A power of two, of which a place is found without a comparison.
+const PACKED_BYTES: usize = FIRST_BYTES.next_power_of_two();
+
+/// The bytes of a message that fits into one slot, and the length of any.
 struct FirstBytes {
-    /// A whole word is written at any of them.
-    bytes: [u8; FIRST_BYTES + 8],
+    /// A whole word is written at any of the places. A longer message is written over itself.
+    bytes: [u8; PACKED_BYTES + 8],
     length: usize,
 }
 
 impl Pack for FirstBytes {
     #[inline]
     fn word(&mut self, word: u64, count: usize) {
-        // What does not fit is written twice.
-        let rest = self.bytes.get_mut(self.length.min(FIRST_BYTES)..);
-        if let Some(place) = rest.and_then(|rest| rest.first_chunk_mut()) {
-            *place = word.to_le_bytes();
-        }
+        let place = self.length % PACKED_BYTES;
+        self.bytes[place..place + 8].copy_from_slice(&word.to_le_bytes());
         self.length += count;
     }
 }
@@ -172,7 +172,7 @@ impl<M: Message> RingProducer<M> {
     /// no room for it.
     pub fn push(&self, message: &M) -> bool {
         // Most have one slot: packed here, written there. Of a longer one only the length is known then.
-        let mut first = FirstBytes { bytes: [0; FIRST_BYTES + 8], length: 0 };
+        let mut first = FirstBytes { bytes: [0; PACKED_BYTES + 8], length: 0 };
         message.pack(&mut first);
         let mut head = MessageHead { number: message.number(), length: first.length, sum: 0 };
         let Some(number) = self.reserve(head) else {

@@ -113,6 +113,7 @@ functions! {
         fn PyDict_New() -> Object;
         fn PyDict_Size(Object) -> isize;
         fn PyDict_GetItemWithError(Object, Object) -> Object;
+        fn PyDict_Next(Object, *mut isize, *mut Object, *mut Object) -> c_int;
         fn PyDict_SetItemString(Object, *const c_char, Object) -> c_int;
         fn PyList_Append(Object, Object) -> c_int;
         fn PySequence_Size(Object) -> isize;
@@ -161,7 +162,6 @@ functions! {
         fn PyMethod_Function(Object) -> Object;
         fn PyMethod_Self(Object) -> Object;
         fn PyList_New(isize) -> Object;
-        fn PyDict_Next(Object, *mut isize, *mut Object, *mut Object) -> c_int;
         // 3.11
         fn PyType_GetQualName(Object) -> Object;
         // 3.12

@@ -159,6 +159,10 @@ impl Builtin {
     /// Calls it, unseen by a function of ours in its place. May run any Python code if it collects, else
     /// none. An exception is cleared.
     pub(super) fn call(&self, api: &'static PythonApi, numbers: &[u32]) -> Option<OwnedRef> {
+        if self.flags == NOARGS {
+            // SAFETY: the lock is held.
+            return unsafe { OwnedRef::new(api, (self.native)(self.module, NULL, 0, NULL)) };
+        }
         let arguments: Vec<OwnedRef> = numbers
             .iter()
             .map(|number| OwnedRef::integer(api, i64::from(*number)))
@@ -168,7 +172,6 @@ impl Builtin {
         // SAFETY: the lock is held; arguments are alive, and passed as the flags demand.
         unsafe {
             let result = match self.flags {
-                NOARGS => (self.native)(self.module, NULL, 0, NULL),
                 ONE => (self.native)(self.module, *objects.first()?, 0, NULL),
                 FASTCALL => (self.native)(self.module, first, count, NULL),
                 flags if flags == FASTCALL | KEYWORDS => {

@@ -8,7 +8,7 @@
 use super::api::{MethodDef, NULL, Object, PythonApi, api};
 use super::interpreter::{HookedInterpreter, InterpreterState, OLDEST, behind, callable, method};
 use super::object::{OwnedRef, number};
-use super::{asked, empty_cache, steps};
+use super::{apply, asked, empty_cache, steps};
 use crate::confined::{is_noticed, is_without_clock};
 use crate::process_ring::{
     PythonRing, existing_ring, is_off, lose_without_ring, now_ns, ring, thread_cpu_ns, tid,
@@ -104,17 +104,20 @@ impl EntryWork {
     }
 }
 
-/// The third letter of "start" and "stop".
-unsafe fn third_letter(api: &PythonApi, phase: Object) -> Option<u8> {
+/// The bytes of a text; `None`: it is none.
+///
+/// # Safety
+/// The lock is held, and the object stays alive as long as the bytes are used.
+unsafe fn bytes_of<'a>(api: &PythonApi, text: Object) -> Option<&'a [u8]> {
     let mut length = 0;
-    // SAFETY: the lock is held; the text lives as long as the object.
+    // SAFETY: as the caller promises; the bytes live as long as the object.
     unsafe {
-        let text = (api.PyUnicode_AsUTF8AndSize)(phase, &raw mut length);
-        if text.is_null() {
+        let bytes = (api.PyUnicode_AsUTF8AndSize)(text, &raw mut length);
+        if bytes.is_null() {
             (api.PyErr_Clear)();
             return None;
         }
-        (length > 2).then(|| text.cast::<u8>().add(2).read())
+        Some(std::slice::from_raw_parts(bytes.cast(), usize::try_from(length).ok()?))
     }
 }
 
@@ -123,24 +126,23 @@ impl HookedInterpreter {
     /// The lock is held, the objects are alive.
     unsafe fn called(&'static self, phase: Object, info: Object) {
         // SAFETY: as the caller promises.
-        let letter = unsafe { third_letter(self.api, phase) };
-        if letter == Some(b'm') {
-            // SAFETY: as the caller promises.
-            let into = unsafe { OwnedRef::share(self.api, info) };
-            let _untold = self.tell_sums(&into);
-            return;
-        }
+        let is_end = match unsafe { bytes_of(self.api, phase) } {
+            Some(b"start") => false,
+            Some(b"stop") => true,
+            Some(b"summary") => {
+                // SAFETY: as the caller promises.
+                let into = unsafe { OwnedRef::share(self.api, info) };
+                let _untold = self.tell_sums(&into);
+                return;
+            }
+            _ => return,
+        };
         if is_off() {
-            if is_without_clock() && letter == Some(b'o') {
+            if is_without_clock() && is_end {
                 lose_without_ring();
             }
             return;
         }
-        let is_end = match letter {
-            Some(b'a') => false,
-            Some(b'o') => true,
-            _ => return,
-        };
         // Of a collection that ends, the end. The start is read last, when all other work is done.
         let mut called_ns = now_ns();
         let end_ns = called_ns;
@@ -152,11 +154,9 @@ impl HookedInterpreter {
             return;
         };
         // SAFETY: as above.
-        let value = |key| unsafe { value(self.api, info, key) };
-        let objects = |key| value(key).map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX));
+        let numbers = unsafe { CollectionNumbers::of(self.api, info, is_end) };
         // Missing only if the program calls the entry itself.
-        let generation = value(self.keys.generation).and_then(|value| u8::try_from(value).ok());
-        let Some(generation) = generation else {
+        let Some(generation) = numbers.generation.and_then(|value| u8::try_from(value).ok()) else {
             return;
         };
         let introduced = state.introduced;
@@ -185,13 +185,15 @@ impl HookedInterpreter {
         let interval = TimeInterval { start_ns: state.start_ns, end_ns };
         let start_cpu_ns = std::mem::take(&mut state.start_cpu_ns);
         let cpu_ns = end_cpu_ns.checked_sub(start_cpu_ns).filter(|_| start_cpu_ns > 0);
+        let objects =
+            |count: Option<i64>| count.map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX));
         let pause = RingPause {
             interval,
             tid: tid(),
             generation,
             interpreter: self.id,
-            collected: objects(self.keys.collected),
-            uncollectable: objects(self.keys.uncollectable),
+            collected: objects(numbers.collected),
+            uncollectable: objects(numbers.uncollectable),
             frame: 0,
             reason: state.reason,
             oldest_objects: match generation {
@@ -264,7 +266,12 @@ impl HookedInterpreter {
         state.seen += 1;
         state.sums.add(&pause);
         ring.push(&PythonMessage::Pause(pause));
-        state.settings_are_due |= is_long;
+        state.settings_are_due |= is_long && !self.sees_settings();
+    }
+
+    /// Whether a change of the settings is noticed when it is made, but for those by C code: full collections show them.
+    fn sees_settings(&self) -> bool {
+        self.id == 0 && asked::is_watched() && !apply::is_active()
     }
 }
 
@@ -333,19 +340,39 @@ impl HookedInterpreter {
     }
 }
 
-/// A number in the dictionary passed to callbacks; `None` if it has none of that name.
-///
-/// # Safety
-/// The lock is held, the objects are alive.
-unsafe fn value(api: &PythonApi, info: Object, key: Object) -> Option<i64> {
-    // SAFETY: as the caller promises; the value is borrowed from the dictionary.
-    unsafe {
-        let value = (api.PyDict_GetItemWithError)(info, key);
-        if value.is_null() {
-            (api.PyErr_Clear)();
-            return None;
+/// `generation`, `collected` and `uncollectable` of what the collector passes to callbacks, told apart by two letters;
+/// `None`: it was not read, or is missing.
+#[derive(Default)]
+struct CollectionNumbers {
+    generation: Option<i64>,
+    collected: Option<i64>,
+    uncollectable: Option<i64>,
+}
+
+impl CollectionNumbers {
+    /// At the start of a collection only the generation, at the end all. They are read in order: CPython makes the
+    /// dictionary and its keys anew each time, so that looking a key up compares texts.
+    ///
+    /// # Safety
+    /// The lock is held, the objects are alive.
+    unsafe fn of(api: &PythonApi, info: Object, is_end: bool) -> Self {
+        let mut numbers = Self::default();
+        let (mut at, mut key, mut value) = (0, NULL, NULL);
+        // SAFETY: as the caller promises; keys and values are borrowed from the dictionary.
+        while unsafe { (api.PyDict_Next)(info, &raw mut at, &raw mut key, &raw mut value) } != 0 {
+            // SAFETY: as above.
+            let (place, is_last) = match unsafe { bytes_of(api, key) } {
+                Some([b'g', b'e', ..]) => (&mut numbers.generation, !is_end),
+                Some([b'c', b'o', ..]) => (&mut numbers.collected, false),
+                Some([b'u', b'n', ..]) => (&mut numbers.uncollectable, true),
+                _ => continue,
+            };
+            *place = number(api, value);
+            if is_last {
+                break;
+            }
         }
-        number(api, value)
+        numbers
     }
 }
 

@@ -263,8 +263,17 @@ impl HookedInterpreter {
         });
     }
 
-    /// Writes the calls seen by this thread, and releases their code.
+    /// Writes the calls seen by this thread, and releases their code. Most collections call nothing.
+    #[inline]
     pub(super) fn report_calls(&self, state: &mut InterpreterState, ring: &PythonRing) {
+        let has_any = |watch: &CallWatch| watch.calls.first().is_some_and(Option::is_some);
+        if WATCH.with(|watch| watch.try_borrow().is_ok_and(|watch| has_any(&watch))) {
+            self.report_some(state, ring);
+        }
+    }
+
+    #[cold]
+    fn report_some(&self, state: &mut InterpreterState, ring: &PythonRing) {
         let calls = WATCH.with(|watch| {
             let calls = watch.try_borrow_mut().ok();
             calls.map(|mut watch| std::mem::take(&mut watch.calls))

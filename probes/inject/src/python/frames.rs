@@ -75,6 +75,8 @@ pub(crate) struct FrameCache {
     attributes: CodeNames,
     /// How frames are read without creating frame objects; `None`: through the C API.
     layout: Option<RawFrameLayout>,
+    /// Frames of a stack that is read, with their code, the innermost first; else empty.
+    walked: Vec<(ThreadFrame, Object)>,
 }
 
 impl FrameCache {
@@ -86,6 +88,7 @@ impl FrameCache {
             ring: 0,
             lines: Box::new([const { None }; PLACES]),
             codes: Box::new([const { None }; PLACES]),
+            walked: Vec::new(),
         }
     }
 
@@ -105,30 +108,31 @@ impl FrameCache {
         let Some(code) = frame.code(api) else {
             return 0;
         };
-        self.number(api, ring, 0, (&frame, code))
+        self.number(api, ring, 0, &frame, code)
     }
 
     /// The same, with at most this many frames; [`OUTER_FRAMES`] stands for the others.
     pub(crate) fn stack(&mut self, api: &'static PythonApi, ring: &PythonRing, depth: u32) -> u32 {
         self.belong_to(ring);
-        let mut inner_first = Vec::new();
+        let mut walked = std::mem::take(&mut self.walked);
         let mut next = running(api, self.layout);
-        let mut outermost = 0;
+        let mut number = 0;
         while let Some(frame) = next.take() {
-            if inner_first.len() as u32 >= depth.min(DEEPEST) {
-                outermost = ring.frame(0, ring.text(OUTER_FRAMES), NO_TEXT, 0);
+            if walked.len() as u32 >= depth.min(DEEPEST) {
+                number = ring.frame(0, ring.text(OUTER_FRAMES), NO_TEXT, 0);
                 break;
             }
             let Some(code) = frame.code(api) else {
                 break;
             };
-            let caller = frame.caller(api);
-            inner_first.push((frame, code));
-            next = caller;
+            next = frame.caller(api);
+            walked.push((frame, code));
         }
-        let inner_last = inner_first.into_iter().rev();
-        inner_last
-            .fold(outermost, |parent, (frame, code)| self.number(api, ring, parent, (&frame, code)))
+        for (frame, code) in walked.drain(..).rev() {
+            number = self.number(api, ring, number, &frame, code);
+        }
+        self.walked = walked;
+        number
     }
 
     /// The number of a frame below a caller's. Collections come from few lines: names and lines are read once for
@@ -138,20 +142,23 @@ impl FrameCache {
         api: &'static PythonApi,
         ring: &PythonRing,
         parent: u32,
-        (frame, code): (&ThreadFrame, OwnedRef),
+        frame: &ThreadFrame,
+        code: Object,
     ) -> u32 {
         let at = frame.last_instruction(api);
-        let mixed = (code.object().addr() / 16) ^ at.cast_unsigned() as usize ^ parent as usize;
+        let mixed = (code.addr() / 16) ^ at.cast_unsigned() as usize ^ parent as usize;
         let place = mixed % PLACES;
         if let Some(line) = &self.lines[place]
-            && line.code.object() == code.object()
+            && line.code.object() == code
             && (line.parent, line.at) == (parent, at)
         {
             return line.frame;
         }
-        let (function, file) = self.names(api, ring, &code);
-        let number = ring.frame(parent, function, file, frame.line(api, &code));
+        let (function, file) = self.names(api, ring, code);
+        let number = ring.frame(parent, function, file, frame.line(api, code));
         if number != 0 {
+            // SAFETY: alive, its frame runs.
+            let code = unsafe { OwnedRef::share(api, code) };
             self.lines[place] = Some(CachedLine { parent, code, at, frame: number });
         }
         number
@@ -165,7 +172,7 @@ impl FrameCache {
         code: &OwnedRef,
     ) -> u32 {
         self.belong_to(ring);
-        let (function, file) = self.names(api, ring, code);
+        let (function, file) = self.names(api, ring, code.object());
         let line = code.attribute(c"co_firstlineno").and_then(|line| line.number());
         ring.frame(0, function, file, line.and_then(|line| line.try_into().ok()).unwrap_or(0))
     }
@@ -183,23 +190,23 @@ impl FrameCache {
         }
     }
 
-    /// Text numbers of a code object's function and file.
+    /// Text numbers of a code object's function and file. The code is alive.
     fn names(
         &mut self,
         api: &'static PythonApi,
         ring: &PythonRing,
-        code: &OwnedRef,
+        code: Object,
     ) -> (TextId, TextId) {
-        let place = code.object().addr() / 16 % PLACES;
+        let place = code.addr() / 16 % PLACES;
         if let Some(known) = &self.codes[place]
-            && known.code.object() == code.object()
+            && known.code.object() == code
         {
             return (known.function, known.file);
         }
-        let (function, file) = self.attributes.of(code.object(), |text| ring.text(text));
+        let (function, file) = self.attributes.of(code, |text| ring.text(text));
         let kept = CachedCode {
-            // SAFETY: alive, the caller holds a reference.
-            code: unsafe { OwnedRef::share(api, code.object()) },
+            // SAFETY: alive, as the caller says.
+            code: unsafe { OwnedRef::share(api, code) },
             function,
             file,
         };
@@ -234,12 +241,14 @@ impl RunningLine {
         layout: Option<RawFrameLayout>,
     ) -> Option<Self> {
         let frame = running(api, layout)?;
+        let code = frame.code(api)?;
         let at = match &frame {
-            ThreadFrame::Raw(frame) => frame.last_instruction(),
+            ThreadFrame::Raw(frame) => frame.at,
             // SAFETY: the lock is held, the frame alive.
             ThreadFrame::Object(frame) => unsafe { (api.PyFrame_GetLineNumber)(frame.object()) },
         };
-        let code = frame.code(api)?;
+        // SAFETY: alive, its frame runs.
+        let code = unsafe { OwnedRef::share(api, code) };
         Some(Self { code, at })
     }
 
@@ -272,23 +281,25 @@ enum ThreadFrame {
 }
 
 impl ThreadFrame {
-    fn code(&self, api: &'static PythonApi) -> Option<OwnedRef> {
-        match (self, api.PyFrame_GetCode) {
-            (Self::Raw(frame), _) => frame.code(api),
+    /// Its code object: not owned, alive as long as the frame runs.
+    fn code(&self, api: &'static PythonApi) -> Option<Object> {
+        let code = match (self, api.PyFrame_GetCode) {
+            (Self::Raw(frame), _) => return Some(frame.code),
             // SAFETY: the lock is held, the frame alive.
             (Self::Object(frame), Some(code)) => unsafe {
                 OwnedRef::new(api, code(frame.object()))
             },
             // SAFETY: as above.
             (Self::Object(frame), None) => unsafe { field(api, frame.object(), FrameObject::CODE) },
-        }
+        };
+        code.map(|code| code.object())
     }
 
     /// The last instruction within the code object. (Its line would do as well, but finding it
     /// walks the code's line table.)
     fn last_instruction(&self, api: &'static PythonApi) -> i32 {
         match (self, api.PyFrame_GetLasti) {
-            (Self::Raw(frame), _) => frame.last_instruction(),
+            (Self::Raw(frame), _) => frame.at,
             // SAFETY: the lock is held, the frame alive.
             (Self::Object(frame), Some(last)) => unsafe { last(frame.object()) },
             // The attribute exists in all versions.
@@ -299,12 +310,12 @@ impl ThreadFrame {
         }
     }
 
-    fn line(&self, api: &PythonApi, code: &OwnedRef) -> u32 {
+    fn line(&self, api: &PythonApi, code: Object) -> u32 {
         // SAFETY: the lock is held, frame and code are alive.
         let line = unsafe {
             match (self, api.PyCode_Addr2Line) {
                 (Self::Object(frame), _) => (api.PyFrame_GetLineNumber)(frame.object()),
-                (Self::Raw(frame), Some(line)) => line(code.object(), frame.last_instruction()),
+                (Self::Raw(frame), Some(line)) => line(code, frame.at),
                 (Self::Raw(_), None) => 0,
             }
         };

@@ -26,6 +26,7 @@ mod sentinel;
 mod tally;
 
 use super::api::{Object, PythonApi};
+use super::builtin::Builtin;
 use super::object::OwnedRef;
 use super::raw_frame::RawFrameLayout;
 use crate::process_ring::{
@@ -75,8 +76,9 @@ pub(crate) struct GarbageHook {
 }
 
 struct GarbageExaminer {
+    api: &'static PythonApi,
     sentinel: Sentinel,
-    get_debug: OwnedRef,
+    get_debug: Builtin,
     budget: Budget,
     /// CPU time of examining in the call of the collector's entry that is running, in ns.
     spent_ns: u64,
@@ -102,7 +104,9 @@ impl GarbageExaminer {
         }
         let unknown = "this build is not one that gctrace knows";
         let callback = found().ok_or(unknown)?;
-        let get_debug = OwnedRef::import(api, c"gc").and_then(|gc| gc.attribute(c"get_debug"));
+        let gc = OwnedRef::import(api, c"gc");
+        let get_debug =
+            gc.and_then(|gc| Builtin::find(api, &gc, c"get_debug", |function| function));
         let minor = api.minor().ok_or(unknown)?;
         let raw = RawFrameLayout::verified(api);
         // Others' allocations are not sampled.
@@ -113,6 +117,7 @@ impl GarbageExaminer {
         let cycles = (options.garbage == GarbageDetail::Cycles)
             .then(|| CycleReader::new(ReferenceNames::new(api, minor, raw)));
         Ok(Self {
+            api,
             sentinel: Sentinel::new(api, callback).ok_or(unknown)?,
             get_debug: get_debug.ok_or(unknown)?,
             budget: Budget::new(options.garbage_budget_ppm, 0),
@@ -179,7 +184,8 @@ impl GarbageExaminer {
     /// Whether the collector prints or keeps what it finds (`gc.set_debug`): then the sentinel
     /// would be seen.
     fn is_debugging(&self) -> bool {
-        self.get_debug.call(None).is_none_or(|flags| flags.number() != Some(0))
+        let flags = self.get_debug.call(self.api, &[]);
+        flags.is_none_or(|flags| flags.number() != Some(0))
     }
 
     /// Walks the list of the unreachable. `None` if it is not as expected.
@@ -205,13 +211,27 @@ impl GarbageExaminer {
                 }
             })
         }?;
-        // SAFETY: as above.
+        if self.tally.objects() > 0 {
+            // SAFETY: as above.
+            let garbage = unsafe { self.garbage(interpreter, ring, at_ns) };
+            ring.push(&PythonMessage::Garbage(garbage));
+        }
+        self.spend(begun_ns);
+        Some(())
+    }
+
+    /// What was counted since `at_ns`, with its cycles.
+    ///
+    /// # Safety
+    /// The lock is held; the objects are still on the collector's list.
+    unsafe fn garbage(&mut self, interpreter: i64, ring: &PythonRing, at_ns: u64) -> RingGarbage {
+        // SAFETY: as the caller promises.
         let numbers = unsafe { self.tally.numbers(&mut self.reader, ring) };
         // SAFETY: as above.
         let births = unsafe { self.tally.births(&mut self.reader, ring) };
         let kinds = self.tally.by_kind(&numbers);
         let (tally, budget) = (&self.tally, &mut self.budget);
-        let cycles = cycles.and_then(|cycles| {
+        let cycles = self.cycles.as_mut().and_then(|cycles| {
             let found = budget
                 .affords(cycles.estimate_ns(), process_cpu_ns)
                 // SAFETY: as above.
@@ -219,7 +239,7 @@ impl GarbageExaminer {
             cycles.clear();
             found.flatten()
         });
-        let garbage = RingGarbage {
+        RingGarbage {
             at_ns,
             tid: tid(),
             interpreter,
@@ -228,12 +248,7 @@ impl GarbageExaminer {
             kinds,
             births,
             cycles,
-        };
-        if garbage.objects > 0 {
-            ring.push(&PythonMessage::Garbage(garbage));
         }
-        self.spend(begun_ns);
-        Some(())
     }
 }
 

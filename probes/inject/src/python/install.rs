@@ -4,9 +4,7 @@ use super::api::{NULL, PythonApi};
 use super::collector_state::CollectorState;
 use super::frames::FrameCache;
 use super::garbage::GarbageHook;
-use super::interpreter::{
-    CAPSULE, CallbackKeys, HookedInterpreter, InterpreterObjects, InterpreterState,
-};
+use super::interpreter::{CAPSULE, HookedInterpreter, InterpreterObjects, InterpreterState};
 use super::memory_use::MemoryMeter;
 use super::object::OwnedRef;
 use super::pause_sums::PauseSums;
@@ -37,16 +35,10 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
         collections: OwnedRef::interned(api, c"collections").ok_or(missing)?,
     };
     let before = live.collections();
-    let key = |name| OwnedRef::interned(api, name).map(OwnedRef::release).ok_or(missing);
     let interpreter = HookedInterpreter {
         api,
         id,
         stack_depth: options.stack_depth,
-        keys: CallbackKeys {
-            generation: key(c"generation")?,
-            collected: key(c"collected")?,
-            uncollectable: key(c"uncollectable")?,
-        },
         state: Mutex::new(InterpreterState {
             start_ns: 0,
             start_cpu_ns: 0,

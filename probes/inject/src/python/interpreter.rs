@@ -69,19 +69,11 @@ pub(crate) struct InterpreterObjects {
 // SAFETY: objects are only used with the interpreter's lock held, whatever the thread.
 unsafe impl Send for InterpreterState {}
 
-/// Keys of the dictionary passed to callbacks.
-pub(crate) struct CallbackKeys {
-    pub(crate) generation: Object,
-    pub(crate) collected: Object,
-    pub(crate) uncollectable: Object,
-}
-
 /// One interpreter. Lives until its entry in `gc.callbacks` is gone for good.
 pub(crate) struct HookedInterpreter {
     pub(crate) api: &'static PythonApi,
     pub(crate) id: i64,
     pub(crate) stack_depth: u32,
-    pub(crate) keys: CallbackKeys,
     pub(crate) state: Mutex<InterpreterState>,
     pub(crate) garbage: GarbageHook,
     pub(crate) collector: CollectorState,

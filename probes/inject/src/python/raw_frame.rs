@@ -24,6 +24,10 @@ const MAX_SHIMS: u32 = 1 << 16;
 pub(super) struct RawFrame {
     layout: RawFrameLayout,
     address: u64,
+    /// Its code object, not owned: the frame references it.
+    pub(super) code: Object,
+    /// Byte offset of the current instruction in its code.
+    pub(super) at: i32,
 }
 
 impl RawFrameLayout {
@@ -46,7 +50,7 @@ impl RawFrameLayout {
             let code = unsafe { OwnedRef::new(api, get_code(frame.object())) }?;
             // SAFETY: as above.
             let last = unsafe { get_last(frame.object()) };
-            if code.object() != raw.code_address() || last != raw.last_instruction() {
+            if code.object() != raw.code || last != raw.at {
                 return None;
             }
             compared += 1;
@@ -76,12 +80,13 @@ impl RawFrameLayout {
         let Some(line) = api.PyCode_Addr2Line else {
             return 0;
         };
-        let Some(address) = self.frame_within(generator, code) else {
+        let Some(frame) = self.frame_within(generator, code) else {
             return 0;
         };
-        let frame = RawFrame { layout: self, address };
+        let at = frames::instruction(&mut memory(), frame, address(code), &self.0.stack);
+        let at = at.and_then(|at| at.try_into().ok()).unwrap_or(-1);
         // SAFETY: the lock is held, the code object alive.
-        u32::try_from(unsafe { line(code, frame.last_instruction()) }).unwrap_or(0)
+        u32::try_from(unsafe { line(code, at) }).unwrap_or(0)
     }
 
     /// The frame in a generator, coroutine or asynchronous generator with this code.
@@ -116,8 +121,9 @@ impl RawFrameLayout {
             if address == 0 {
                 return None;
             }
-            if frames::is_shown(&mut memory(), address, &self.0.stack)? {
-                return Some(RawFrame { layout: self, address });
+            if let Some((code, at)) = frames::shown(&mut memory(), address, &self.0.stack)? {
+                let (code, at) = (object(code), at.try_into().unwrap_or(-1));
+                return Some(RawFrame { layout: self, address, code, at });
             }
             address = memory().field(address, self.0.stack.frame_back)?;
         }
@@ -126,24 +132,6 @@ impl RawFrameLayout {
 }
 
 impl RawFrame {
-    /// Its code object, as a new reference.
-    pub(super) fn code(&self, api: &'static PythonApi) -> Option<OwnedRef> {
-        let code = self.code_address();
-        // SAFETY: a frame references its code; the lock is held.
-        (!code.is_null()).then(|| unsafe { OwnedRef::share(api, code) })
-    }
-
-    fn code_address(&self) -> Object {
-        self.layout.code_of(self.address)
-    }
-
-    /// Byte offset of the current instruction.
-    pub(super) fn last_instruction(&self) -> i32 {
-        let code = address(self.code_address());
-        let offset = frames::instruction(&mut memory(), self.address, code, &self.layout.0.stack);
-        offset.and_then(|offset| offset.try_into().ok()).unwrap_or(-1)
-    }
-
     /// The caller's frame.
     pub(super) fn caller(&self) -> Option<Self> {
         let caller = memory().field(self.address, self.layout.0.stack.frame_back)?;

@@ -105,6 +105,7 @@ impl Packed for u64 {
 }
 
 impl Packed for i64 {
+    #[inline]
     fn pack(&self, to: &mut impl Pack) {
         ((*self << 1) ^ (*self >> 63)).cast_unsigned().pack(to);
     }
@@ -162,6 +163,7 @@ packed_bytes!(
 
 /// As start and length. The end precedes the start in damaged memory only.
 impl Packed for TimeInterval {
+    #[inline]
     fn pack(&self, to: &mut impl Pack) {
         self.start_ns.pack(to);
         self.end_ns.wrapping_sub(self.start_ns).pack(to);
@@ -176,6 +178,7 @@ impl Packed for TimeInterval {
 }
 
 impl<T: Packed> Packed for Option<T> {
+    #[inline]
     fn pack(&self, to: &mut impl Pack) {
         self.is_some().pack(to);
         if let Some(value) = self {

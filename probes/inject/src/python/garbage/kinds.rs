@@ -293,7 +293,7 @@ impl KindReader {
 
     /// The code of the first function in a class; null if it has none.
     unsafe fn first_method(&self, class: TypeView) -> Object {
-        let (Some(next), Some(code)) = (self.api.PyDict_Next, self.api.PyFunction_GetCode) else {
+        let (next, Some(code)) = (self.api.PyDict_Next, self.api.PyFunction_GetCode) else {
             return NULL;
         };
         let dictionary = class.dictionary();

@@ -115,7 +115,7 @@ impl ReferenceNames {
 
     /// The key of a value in a dict.
     unsafe fn key(&self, dictionary: Object, to: Object) -> Option<String> {
-        let next = self.api.PyDict_Next?;
+        let next = self.api.PyDict_Next;
         let (mut at, mut key, mut value) = (0, NULL, NULL);
         // SAFETY: the dict is whole and not changed meanwhile; key and value are borrowed.
         unsafe {

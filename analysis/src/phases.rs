@@ -12,7 +12,7 @@ use self::boundaries::{At, FEWEST_STEPS};
 use crate::accumulate::process::ProcessState;
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
-use crate::gpu::timeline::GpuPart;
+use crate::gpu::timeline::{GpuPart, ProcessTimeline};
 use crate::report::{
     Basis, JudgedPhase, LinesReport, PhaseReport, PhasesReport, ProcessReport, TrainingMark,
     Workers,
@@ -20,11 +20,10 @@ use crate::report::{
 use crate::settings::ExplicitCalls;
 use crate::spans::PauseSpan;
 use crate::stacks::{NodeId, RankingLimits, StackRanking, StackSums, StackTree, WithoutStack};
-use crate::time::{add_to, beyond, sum};
+use crate::time::{add_to, beyond};
 use crate::{time, verdict};
 use gctrace_event::{CollectorKind, GcReason, Process, ProcessOrigin};
 use gctrace_stats::{ratio, scaled};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// From this part of the pauses' time on that has CPU times, these stand for the rest.
@@ -34,8 +33,8 @@ const KNOWN_PART: u64 = 10;
 #[derive(Clone, Debug)]
 pub(crate) struct JudgedRun<'a> {
     pub(crate) process: &'a ProcessReport,
-    /// Its pauses by start, on the clock of the phases.
-    pub(crate) pauses: Vec<PauseSpan>,
+    /// Its steps and pauses, on the clock of the phases.
+    pub(crate) timeline: &'a ProcessTimeline,
     pub(crate) phases: RunPhases,
     /// Number of processes among which it is the worst.
     among: u64,
@@ -60,7 +59,7 @@ impl<'a> JudgedRun<'a> {
     /// time.
     pub(crate) fn of(
         analysis: &'a Analysis,
-        timelines: &[KeptTimeline],
+        timelines: &'a [KeptTimeline],
         processes: &'a [ProcessReport],
     ) -> Option<Self> {
         let free_threaded = |process: &ProcessReport| {
@@ -122,12 +121,12 @@ impl<'a> JudgedRun<'a> {
     /// One process; `states`: those that had its id; `first_fork_ns`: of a worker. `None` if its observed time is unknown.
     pub(crate) fn of_process(
         analysis: &'a Analysis,
-        kept: &KeptTimeline,
+        kept: &'a KeptTimeline,
         process: &'a ProcessReport,
         states: Vec<&'a ProcessState>,
         first_fork_ns: Option<u64>,
     ) -> Option<Self> {
-        let timeline = kept.unpacked();
+        let timeline: &ProcessTimeline = kept;
         let traces = &analysis.traces;
         let trace = traces.get(process.trace)?;
         // A merged timeline has the clock of the other trace.
@@ -154,11 +153,8 @@ impl<'a> JudgedRun<'a> {
         let attached = process.origin.is_none_or(|origin| origin == ProcessOrigin::Attached);
         Some(Self {
             process,
-            phases: RunPhases::of(&timeline, span_ns, attached, first_fork_ns, shown),
-            pauses: match timeline {
-                Cow::Borrowed(borrowed) => borrowed.pauses.clone(),
-                Cow::Owned(owned) => owned.pauses,
-            },
+            timeline,
+            phases: RunPhases::of(timeline, span_ns, attached, first_fork_ns, shown),
             among: 1,
             forked: false,
             workers: Workers::default(),
@@ -175,13 +171,12 @@ impl<'a> JudgedRun<'a> {
             JudgedPhase::StartUp => Phase::StartUp,
             JudgedPhase::Training => Phase::Training,
         };
-        let (work, _) = self.work();
-        let of_pauses = self.pauses.iter().zip(work);
         let within = |pause: &PauseSpan| self.phases.phase_of(pause) == phase;
         let (mut by_node, mut without, mut all_ns) = (BTreeMap::new(), WithoutStack::default(), 0);
-        for (pause, (cause, time_ns)) in of_pauses.filter(|(pause, _)| within(pause)) {
+        let work = self.work(self.known_cpu());
+        for (pause, cause, time_ns) in work.filter(|(pause, ..)| within(pause)) {
             add_to(&mut all_ns, time_ns);
-            match node(&self.states, pause) {
+            match node(&self.states, &pause) {
                 None => without.add(pause.reason, time_ns),
                 Some(node) => {
                     let sums: &mut StackSums = by_node.entry(node).or_default();
@@ -200,39 +195,37 @@ impl<'a> JudgedRun<'a> {
         ranking.report(RankingLimits::PROCESS)
     }
 
-    /// Why each pause ran, as far as the reasons and the thresholds show.
-    fn causes(&self) -> Vec<GcReason> {
+    /// The CPU time of its pauses, as far as it is known.
+    fn known_cpu(&self) -> KnownCpu {
+        let mut known = KnownCpu::default();
+        for pause in self.timeline.all_pauses() {
+            add_to(&mut known.all_ns, pause.duration_ns());
+            if pause.cpu_ns.is_some() {
+                add_to(&mut known.known_ns, pause.duration_ns());
+                add_to(&mut known.cpu_ns, pause.work_ns());
+            }
+        }
+        known
+    }
+
+    /// Its pauses by start; why each ran, as far as the reasons and the thresholds show; and its CPU time.
+    fn work(&self, known: KnownCpu) -> impl Iterator<Item = (PauseSpan, GcReason, u64)> {
         let interpreter = self.process.interpreter.as_ref();
         let generational = interpreter
             .is_some_and(|interpreter| interpreter.collector == CollectorKind::Generational);
         let thresholds = self.process.settings.as_ref().map(|settings| settings.thresholds);
         let mut calls = thresholds.filter(|_| generational).map(ExplicitCalls::under);
-        let mut cause = |pause: &PauseSpan| {
+        self.timeline.all_pauses().map(move |pause| {
             let is_explicit = calls
                 .as_mut()
                 .is_some_and(|calls| calls.is_explicit(pause.generation, pause.reason));
-            match pause.reason {
+            let cause = match pause.reason {
                 GcReason::Unknown if is_explicit => GcReason::Manual,
                 GcReason::Unknown => GcReason::Automatic,
                 known => known,
-            }
-        };
-        self.pauses.iter().map(&mut cause).collect()
-    }
-
-    /// Why each pause ran and its CPU time, and whether that is known. Of a pause whose own is unknown (a switch was
-    /// missed, or it called functions of the program) it is as much of its length as of the others'.
-    fn work(&self) -> (Vec<(GcReason, u64)>, bool) {
-        let with_cpu = self.pauses.iter().filter(|pause| pause.cpu_ns.is_some());
-        let known_ns = sum(with_cpu.clone().map(PauseSpan::duration_ns));
-        let cpu_ns = sum(with_cpu.map(PauseSpan::work_ns));
-        let all_ns = sum(self.pauses.iter().map(PauseSpan::duration_ns));
-        let is_known = known_ns >= all_ns.div_ceil(KNOWN_PART);
-        let work = |pause: &PauseSpan| match pause.cpu_ns {
-            None if is_known => scaled(pause.duration_ns(), cpu_ns, known_ns),
-            _ => pause.work_ns(),
-        };
-        (self.causes().into_iter().zip(self.pauses.iter().map(work)).collect(), is_known)
+            };
+            (pause, cause, known.of(&pause))
+        })
     }
 
     /// A row with the share in CPU time, if it is known.
@@ -270,11 +263,9 @@ impl<'a> JudgedRun<'a> {
 
     /// The same without its lines.
     pub(crate) fn report_without_lines(&self) -> PhasesReport {
-        let (work, is_known) = self.work();
-        let row = |phase| {
-            let row = self.phases.row(phase, &self.pauses, (&work, is_known), self.origin_ns);
-            self.on_cpu(row, phase)
-        };
+        let known = self.known_cpu();
+        let rows = self.phases.rows(self.work(known), known.is_enough(), self.origin_ns);
+        let [start_up, training, exit] = rows;
         let mut report = PhasesReport {
             basis: match self.phases.mark {
                 TrainingMark::WholeRun
@@ -291,14 +282,38 @@ impl<'a> JudgedRun<'a> {
             judged: JudgedPhase::Training,
             training_by: self.phases.mark,
             steps: self.phases.steps,
-            start_up: row(Phase::StartUp),
-            training: row(Phase::Training),
-            exit: row(Phase::Exit),
+            start_up: self.on_cpu(start_up, Phase::StartUp),
+            training: self.on_cpu(training, Phase::Training),
+            exit: self.on_cpu(exit, Phase::Exit),
             start_up_bytes: self.start_up_bytes(),
             lines: None,
         };
         report.judged = verdict::judged_phase(&report);
         report
+    }
+}
+
+/// The length of all pauses of a process, and of those with a CPU time the length and that.
+#[derive(Clone, Copy, Default)]
+struct KnownCpu {
+    all_ns: u64,
+    known_ns: u64,
+    cpu_ns: u64,
+}
+
+impl KnownCpu {
+    /// Whether it stands for the rest.
+    fn is_enough(&self) -> bool {
+        self.known_ns >= self.all_ns.div_ceil(KNOWN_PART)
+    }
+
+    /// The CPU time of a pause. If its own is unknown (a switch was missed, or it called functions of the program) it
+    /// is as much of its length as of the others'.
+    fn of(&self, pause: &PauseSpan) -> u64 {
+        match pause.cpu_ns {
+            None if self.is_enough() => scaled(pause.duration_ns(), self.cpu_ns, self.known_ns),
+            _ => pause.work_ns(),
+        }
     }
 }
 

@@ -99,6 +99,10 @@ impl PauseSpan {
         (self.start_ns, self.end_ns)
     }
 
+    fn key(&self) -> PauseKey {
+        (self.start_ns, self.end_ns, self.thread)
+    }
+
     /// Time from start to end, in ns; 0 if the end precedes the start.
     pub fn duration_ns(&self) -> u64 {
         duration_ns(self.start_ns, self.end_ns)
@@ -128,7 +132,16 @@ pub struct StepSpan {
 pub struct PackedPauses {
     bytes: Vec<u8>,
     last: DeltaBase,
+    /// Start, end and thread of the last one.
+    last_key: Option<PauseKey>,
+    /// One has not come after the one before it.
+    is_unsorted: bool,
+    /// Pauses that were left out, as they were there twice.
+    repeated: u64,
 }
+
+/// What pauses are ordered by. Two with the same are one.
+type PauseKey = (u64, u64, ThreadIndex);
 
 /// The previous pause, which the next is encoded relative to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,6 +156,9 @@ struct DeltaBase {
 impl PackedPauses {
     /// Appends a pause; it may start before the previous one.
     pub fn push(&mut self, pause: &PauseSpan) {
+        let key = Some(pause.key());
+        self.is_unsorted |= self.last_key >= key;
+        self.last_key = key;
         let start = pause.start_ns.wrapping_sub(self.last.start_ns).cast_signed();
         self.number(zigzag(start));
         self.number(pause.end_ns.wrapping_sub(pause.start_ns));
@@ -180,17 +196,31 @@ impl PackedPauses {
 
     /// The pauses by start, and how many were there twice.
     pub fn unpack(&self) -> (Vec<PauseSpan>, u64) {
-        let mut rest = self.bytes.as_slice();
-        let mut last = DeltaBase::default();
-        let mut pauses = Vec::new();
-        while let Some(pause) = next(&mut rest, &mut last) {
-            pauses.push(pause);
+        let mut pauses: Vec<PauseSpan> = self.iter().collect();
+        if !self.is_unsorted {
+            return (pauses, self.repeated);
         }
-        pauses.sort_by_key(|pause| (pause.start_ns, pause.end_ns, pause.thread));
+        pauses.sort_by_key(PauseSpan::key);
         let all = pauses.len();
-        pauses.dedup_by_key(|pause| (pause.start_ns, pause.end_ns, pause.thread));
+        pauses.dedup_by_key(|pause| pause.key());
         let repeated = (all - pauses.len()) as u64;
-        (pauses, repeated)
+        (pauses, self.repeated + repeated)
+    }
+
+    /// The pauses in the order in which they were added.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = PauseSpan> + Clone {
+        PackedIter { rest: &self.bytes, last: DeltaBase::default() }
+    }
+
+    /// The same by start, each once. Most are there in that order: others take memory for a moment.
+    pub(crate) fn sorted(mut self) -> Self {
+        if self.is_unsorted {
+            let (pauses, repeated) = self.unpack();
+            self = Self { repeated, ..Self::default() };
+            pauses.iter().for_each(|pause| self.push(pause));
+        }
+        self.bytes.shrink_to_fit();
+        self
     }
 
     fn number(&mut self, value: u64) {
@@ -215,6 +245,20 @@ fn zigzag(value: i64) -> u64 {
 
 fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
+}
+
+#[derive(Clone)]
+struct PackedIter<'a> {
+    rest: &'a [u8],
+    last: DeltaBase,
+}
+
+impl Iterator for PackedIter<'_> {
+    type Item = PauseSpan;
+
+    fn next(&mut self) -> Option<PauseSpan> {
+        next(&mut self.rest, &mut self.last)
+    }
 }
 
 fn next(rest: &mut &[u8], last: &mut DeltaBase) -> Option<PauseSpan> {
@@ -280,6 +324,7 @@ mod tests {
         fn what_is_packed_is_unpacked(
             values in prop::collection::vec(any::<(u64, u64, u16, u64, u64, u64, u64, u8, u32)>(), 0..20),
             reason in reason(),
+            repeated in 0usize..3,
         ) {
             let mut packed = PackedPauses::default();
             let mut pauses: Vec<PauseSpan> = Vec::new();
@@ -302,8 +347,14 @@ mod tests {
             }
             pauses.iter().for_each(|pause| packed.push(pause));
             prop_assert_eq!(packed.is_empty(), pauses.is_empty());
-            pauses.sort_by_key(|pause| (pause.start_ns, pause.end_ns, pause.thread));
-            prop_assert_eq!(packed.unpack(), (pauses, 0));
+            pauses.sort_by_key(PauseSpan::key);
+            prop_assert_eq!(packed.unpack(), (pauses.clone(), 0));
+            pauses.iter().take(repeated).for_each(|pause| packed.push(pause));
+            let repeated = pauses.len().min(repeated) as u64;
+            let sorted = packed.clone().sorted();
+            prop_assert!(sorted.iter().eq(pauses.iter().copied()));
+            prop_assert_eq!(packed.unpack(), (pauses.clone(), repeated));
+            prop_assert_eq!(sorted.unpack(), (pauses, repeated));
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::pauses::generation_index;
 use crate::phases::{JudgedRun, Phase};
 use crate::report::{PauseTotal, TrainingPart, TrainingSeries};
 use crate::spans::PauseSpan;
-use crate::time::intervals::Intervals;
+use crate::time::intervals::CoveredSpans;
 use crate::time::{duration_ns, sum};
 use gctrace_event::GcReason;
 use std::num::NonZeroU64;
@@ -28,23 +28,50 @@ impl TrainingSeries {
         let timeline = timelines.find(|timeline| {
             timeline.process_trace == run.process.trace && timeline.pid == run.process.pid
         })?;
-        let pauses: Vec<&PauseSpan> = run
-            .pauses
-            .iter()
-            .filter(|pause| run.phases.phase_of(pause) == Phase::Training)
-            .collect();
-        let paused = Intervals::from_iter(pauses.iter().map(|pause| pause.span()));
         let spans = match run.phases.steps {
             Some(_) => step_parts(timeline, run.phases.training_ns),
             None => time_parts(run.phases.training_ns),
         };
-        let parts: Vec<TrainingPart> =
-            spans.iter().map(|span| span.part(&pauses, &paused)).collect();
+        let pauses = run.timeline.all_pauses();
+        let of_training =
+            pauses.clone().filter(|pause| run.phases.phase_of(pause) == Phase::Training);
+        let parts = parts(&spans, of_training);
         (!parts.is_empty()).then(|| Self {
             training_by: run.phases.mark,
             parts,
-            frozen: frozen(&run.pauses),
+            frozen: frozen(pauses),
         })
+    }
+}
+
+/// What the parts hold of these pauses, which come by start.
+fn parts(spans: &[PartSpan], pauses: impl Iterator<Item = PauseSpan>) -> Vec<TrainingPart> {
+    let mut parts: Vec<TrainingPart> = spans.iter().map(PartSpan::without_pauses).collect();
+    let borders = spans.iter().map(|span| (span.start_ns, span.end_ns));
+    let mut paused = CoveredSpans::new(borders.collect());
+    for pause in pauses {
+        paused.add(pause.span());
+        let at = spans.partition_point(|span| span.end_ns <= pause.start_ns);
+        if spans.get(at).is_some_and(|span| span.start_ns <= pause.start_ns)
+            && let Some(part) = parts.get_mut(at)
+        {
+            part.add(&pause);
+        }
+    }
+    for (part, paused_ns) in parts.iter_mut().zip(paused.finish()) {
+        // Between the steps of a part there may be gaps, in which collections count as well.
+        part.paused_ns = paused_ns.min(part.duration_ns);
+    }
+    parts
+}
+
+impl TrainingPart {
+    fn add(&mut self, pause: &PauseSpan) {
+        if let Some(sum) = self.by_generation.get_mut(generation_index(pause.generation)) {
+            sum.add(pause.duration_ns());
+        }
+        let cpu_ns = pause.cpu_ns.map(NonZeroU64::get);
+        self.paused_cpu_ns = self.paused_cpu_ns.zip(cpu_ns).map(|(all, cpu_ns)| sum([all, cpu_ns]));
     }
 }
 
@@ -58,29 +85,14 @@ struct PartSpan {
 }
 
 impl PartSpan {
-    /// `pauses`: of training, by start.
-    fn part(&self, pauses: &[&PauseSpan], paused: &Intervals) -> TrainingPart {
-        let mut by_generation = [PauseTotal::default(); 4];
-        let mut paused_cpu_ns = Some(0u64);
-        let first = pauses.partition_point(|pause| pause.start_ns < self.start_ns);
-        let pauses = pauses.iter().skip(first);
-        for pause in pauses.take_while(|pause| pause.start_ns < self.end_ns) {
-            if let Some(sum) = by_generation.get_mut(generation_index(pause.generation)) {
-                sum.add(pause.duration_ns());
-            }
-            let cpu_ns = pause.cpu_ns.map(NonZeroU64::get);
-            paused_cpu_ns =
-                paused_cpu_ns.zip(cpu_ns).map(|(sum, cpu_ns)| crate::time::sum([sum, cpu_ns]));
-        }
-        let paused_ns = paused.length_within(self.start_ns, self.end_ns);
+    fn without_pauses(&self) -> TrainingPart {
         TrainingPart {
             steps: self.steps,
             duration_ns: self.duration_ns,
             cpu_ns: self.cpu_ns,
-            // Between the steps of a part there may be gaps, in which collections count as well.
-            paused_ns: paused_ns.min(self.duration_ns),
-            paused_cpu_ns,
-            by_generation,
+            paused_ns: 0,
+            paused_cpu_ns: Some(0),
+            by_generation: [PauseTotal::default(); 4],
         }
     }
 }
@@ -124,9 +136,8 @@ fn time_parts((start_ns, end_ns): (u64, u64)) -> Vec<PartSpan> {
     (0..number).map(part).collect()
 }
 
-fn frozen(pauses: &[PauseSpan]) -> Option<bool> {
-    let full =
-        pauses.iter().filter(|pause| pause.generation == 2 && pause.reason != GcReason::Shutdown);
+fn frozen(pauses: impl Iterator<Item = PauseSpan>) -> Option<bool> {
+    let full = pauses.filter(|pause| pause.generation == 2 && pause.reason != GcReason::Shutdown);
     let left = full.map(|pause| Some((pause.objects?.get(), pause.collected?.get())));
     let left: Option<Vec<(u32, u32)>> = left.collect();
     let left = left.filter(|left| left.len() > 1)?;

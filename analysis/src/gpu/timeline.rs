@@ -13,7 +13,6 @@ use bitcode::{Decode, Encode};
 use gctrace_event::{Collective, GpuOpKind, HostCodeKind};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -56,7 +55,7 @@ pub struct ProcessTimeline {
     pub threads: Vec<Thread>,
     /// Pauses by start. Empty where they are `packed`.
     pub pauses: Vec<PauseSpan>,
-    /// Pauses of a process of gctrace's trace with no other records here.
+    /// Pauses of a process of gctrace's trace with no other records here, by start.
     pub packed: Arc<PackedPauses>,
     /// Training steps by start; of one thread, they do not overlap.
     pub steps: Vec<StepSpan>,
@@ -368,18 +367,13 @@ fn either(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
 }
 
 impl ProcessTimeline {
-    /// The same with its pauses unpacked, if they were packed.
-    pub fn unpacked(&self) -> Cow<'_, Self> {
-        if self.packed.is_empty() {
-            return Cow::Borrowed(self);
-        }
-        let mut unpacked = self.clone();
-        unpacked.unpack();
-        Cow::Owned(unpacked)
+    /// Its pauses by start, packed or not.
+    pub(crate) fn all_pauses(&self) -> impl Iterator<Item = PauseSpan> + Clone {
+        self.pauses.iter().copied().chain(self.packed.iter())
     }
 
     /// Unpacks the packed pauses into `pauses`; repeated ones count once.
-    pub(crate) fn unpack(&mut self) {
+    pub fn unpack(&mut self) {
         let (pauses, repeated) = self.packed.unpack();
         self.pauses.extend(pauses);
         self.packed = Arc::default();

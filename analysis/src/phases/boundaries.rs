@@ -7,7 +7,7 @@ use crate::gpu::steps::{busiest_thread, warm_up};
 use crate::gpu::timeline::{ProcessTimeline, StepSpan};
 use crate::report::{Location, PhaseReport, TrainingMark};
 use crate::spans::PauseSpan;
-use crate::time::intervals::Intervals;
+use crate::time::intervals::CoveredSpans;
 use crate::time::{self, add_to, duration_ns};
 use gctrace_event::GcReason;
 use gctrace_stats::ratio;
@@ -26,6 +26,10 @@ pub(crate) enum Phase {
     StartUp,
     Training,
     Exit,
+}
+
+impl Phase {
+    pub(super) const ALL: [Self; 3] = [Self::StartUp, Self::Training, Self::Exit];
 }
 
 /// The phases of one process; timestamps in ns on the clock of its timeline.
@@ -61,14 +65,14 @@ impl RunPhases {
             },
             _ => {
                 let exit_ns = exit_ns(timeline).clamp(start_ns, end_ns);
-                let pauses = timeline.pauses.as_slice();
+                let pauses = || timeline.all_pauses();
                 let goes_on = |fork_ns: &u64| {
                     duration_ns(*fork_ns, exit_ns) > (fork_ns - start_ns) / OUTLIVES
                 };
                 let fork_ns = fork_ns.filter(|fork_ns| (start_ns..exit_ns).contains(fork_ns));
-                let borders = Borders::of(pauses, &stack);
+                let borders = Borders::of(pauses(), &stack);
                 let fork_ns = fork_ns.filter(goes_on).filter(|ns| borders.is_one(*ns));
-                let imported_ns = imported_ns(pauses, (start_ns, exit_ns), &borders, &stack);
+                let imported_ns = imported_ns(pauses(), (start_ns, exit_ns), &borders, &stack);
                 let marks =
                     [(fork_ns, TrainingMark::AfterFork), (imported_ns, TrainingMark::AfterImports)];
                 let marks = marks.into_iter().filter_map(|(ns, mark)| Some((ns?, mark)));
@@ -99,35 +103,75 @@ impl RunPhases {
         }
     }
 
-    /// `work`: why each pause ran, its CPU time, and whether that is known.
-    pub(super) fn row(
+    /// The rows of [`Phase::ALL`]. `work`: the pauses by start, why each ran and its CPU time; and whether that is known.
+    pub(super) fn rows(
         &self,
-        phase: Phase,
-        pauses: &[PauseSpan],
-        (work, is_known): (&[(GcReason, u64)], bool),
+        work: impl Iterator<Item = (PauseSpan, GcReason, u64)>,
+        is_known: bool,
         origin_ns: u64,
-    ) -> PhaseReport {
-        let (start_ns, end_ns) = self.span_of(phase);
-        let within = |pause: &&PauseSpan| self.phase_of(pause) == phase;
-        let mut row = PhaseReport::default();
-        let (mut cpu_ns, mut longest_cpu_ns) = (0, None);
-        for (pause, (cause, work_ns)) in pauses.iter().zip(work).filter(|(one, _)| within(one)) {
-            row.add(pause, *cause, *work_ns);
-            add_to(&mut cpu_ns, *work_ns);
-            longest_cpu_ns = longest_cpu_ns.max(Some(*work_ns));
+    ) -> [PhaseReport; 3] {
+        let mut sums = Phase::ALL.map(|phase| PhaseSums::of(self.span_of(phase)));
+        for (pause, cause, work_ns) in work {
+            let [start_up, training, exit] = &mut sums;
+            let of_phase = match self.phase_of(&pause) {
+                Phase::StartUp => start_up,
+                Phase::Training => training,
+                Phase::Exit => exit,
+            };
+            of_phase.add(&pause, cause, work_ns);
         }
-        let paused = Intervals::from_iter(pauses.iter().filter(within).map(PauseSpan::span));
-        let duration_ns = end_ns - start_ns;
-        let paused_ns = paused.length_within(start_ns, end_ns);
+        sums.map(|sums| sums.report(is_known, origin_ns))
+    }
+}
+
+/// One phase's row in the making.
+struct PhaseSums {
+    span_ns: (u64, u64),
+    row: PhaseReport,
+    cpu_ns: u64,
+    longest_cpu_ns: Option<u64>,
+    /// By equal parts of the phase, and what is left at its end.
+    paused: CoveredSpans,
+}
+
+impl PhaseSums {
+    fn of((start_ns, end_ns): (u64, u64)) -> Self {
+        let part_ns = duration_ns(start_ns, end_ns) / PARTS;
+        let border = |part| if part <= PARTS { start_ns + part * part_ns } else { end_ns };
+        let parts = (0..=PARTS).map(|part| (border(part), border(part + 1)));
+        Self {
+            span_ns: (start_ns, end_ns),
+            row: PhaseReport::default(),
+            cpu_ns: 0,
+            longest_cpu_ns: None,
+            paused: CoveredSpans::new(parts.collect()),
+        }
+    }
+
+    fn add(&mut self, pause: &PauseSpan, cause: GcReason, work_ns: u64) {
+        self.row.add(pause, cause, work_ns);
+        add_to(&mut self.cpu_ns, work_ns);
+        self.longest_cpu_ns = self.longest_cpu_ns.max(Some(work_ns));
+        self.paused.add(pause.span());
+    }
+
+    fn report(self, is_known: bool, origin_ns: u64) -> PhaseReport {
+        let (start_ns, end_ns) = self.span_ns;
+        let duration_ns = duration_ns(start_ns, end_ns);
+        let mut over_time_ns = self.paused.finish();
+        let paused_ns = over_time_ns.iter().sum();
+        // Of nothing, or of a phase that is too short, no course is shown.
+        let parts = if duration_ns < PARTS || paused_ns == 0 { 0 } else { PARTS as usize };
+        over_time_ns.truncate(parts);
         PhaseReport {
             after_start_ns: time::duration_ns(origin_ns, start_ns),
             duration_ns,
             paused_ns,
-            paused_cpu_ns: is_known.then_some(cpu_ns),
+            paused_cpu_ns: is_known.then_some(self.cpu_ns),
             paused_ratio: ratio(paused_ns, duration_ns),
-            longest_cpu_ns: longest_cpu_ns.filter(|_| is_known),
-            over_time_ns: over_time(&paused, (start_ns, end_ns)),
-            ..row
+            longest_cpu_ns: self.longest_cpu_ns.filter(|_| is_known),
+            over_time_ns,
+            ..self.row
         }
     }
 }
@@ -149,19 +193,6 @@ impl PhaseReport {
             }
         }
     }
-}
-
-/// Paused time in equal parts of a phase; empty if nothing paused or the phase is too short.
-fn over_time(paused: &Intervals, (start_ns, end_ns): (u64, u64)) -> Vec<u64> {
-    let part_ns = (end_ns - start_ns) / PARTS;
-    if part_ns == 0 || paused.length_within(start_ns, end_ns) == 0 {
-        return Vec::new();
-    }
-    let parts = (0..PARTS).map(|part| {
-        let from_ns = start_ns + part * part_ns;
-        paused.length_within(from_ns, from_ns + part_ns)
-    });
-    parts.collect()
 }
 
 /// The steps of the thread with the most steps, without the warm-up's; empty for fewer than
@@ -194,10 +225,13 @@ struct Borders {
 }
 
 impl Borders {
-    fn of<'a>(pauses: &[PauseSpan], stack: impl Fn(&PauseSpan) -> Option<At<'a>>) -> Self {
+    fn of<'a>(
+        pauses: impl Iterator<Item = PauseSpan>,
+        stack: impl Fn(&PauseSpan) -> Option<At<'a>>,
+    ) -> Self {
         let mut lines: BTreeMap<&Location, (u64, u64)> = BTreeMap::new();
-        for pause in pauses.iter().filter(|pause| pause.reason != GcReason::Shutdown) {
-            if let Some(At::Elsewhere(line)) = stack(pause)
+        for pause in pauses.filter(|pause| pause.reason != GcReason::Shutdown) {
+            if let Some(At::Elsewhere(line)) = stack(&pause)
                 && !line.library
             {
                 let at_ns = pause.start_ns;
@@ -228,16 +262,15 @@ impl Borders {
 /// a stack is on the wrong side, importing after it or anything else before it. `None` if it is the
 /// start.
 fn imported_ns<'a>(
-    pauses: &[PauseSpan],
+    pauses: impl Iterator<Item = PauseSpan>,
     (from_ns, to_ns): (u64, u64),
     borders: &Borders,
     stack: impl Fn(&PauseSpan) -> Option<At<'a>>,
 ) -> Option<u64> {
     // Time that is on the wrong side, beyond what is if the imports end at the start.
     let (mut wrong_ns, mut least_ns, mut imported_ns) = (0, 0, None);
-    let within = |pause: &&PauseSpan| (from_ns..to_ns).contains(&pause.start_ns);
-    for pause in pauses.iter().filter(within) {
-        match stack(pause) {
+    for pause in pauses.filter(|pause| (from_ns..to_ns).contains(&pause.start_ns)) {
+        match stack(&pause) {
             None => {}
             Some(At::Elsewhere(_)) => wrong_ns += i128::from(pause.duration_ns()),
             Some(At::Import) => wrong_ns -= i128::from(pause.duration_ns()),
@@ -252,7 +285,7 @@ fn imported_ns<'a>(
 
 /// When the interpreter began to finalize, by its collections; `u64::MAX` if unknown.
 fn exit_ns(timeline: &ProcessTimeline) -> u64 {
-    let pauses = timeline.pauses.iter();
+    let pauses = timeline.all_pauses();
     let shutdown = pauses.filter(|pause| pause.reason == GcReason::Shutdown);
     shutdown.map(|pause| pause.start_ns).min().unwrap_or(u64::MAX)
 }
@@ -323,12 +356,10 @@ mod tests {
         let phases = RunPhases::of(&timeline, (0, 1_000), true, None, |_| None);
         assert_eq!(phases.training_ns, (0, 800));
         assert_eq!((phases.mark, phases.steps), (TrainingMark::WholeRun, None));
-        let work = timeline.pauses.iter().map(|pause| (pause.reason, pause.work_ns()));
-        let work: Vec<(GcReason, u64)> = work.collect();
-        let of = |phase| phases.row(phase, &timeline.pauses, (&work, false), 0);
-        let counts = [Phase::StartUp, Phase::Training, Phase::Exit].map(|one| of(one).pauses.count);
-        assert_eq!(counts, [0, 2, 1]);
-        let training = of(Phase::Training);
+        let work = timeline.all_pauses().map(|pause| (pause, pause.reason, pause.work_ns()));
+        let rows = phases.rows(work, false, 0);
+        assert_eq!(rows.each_ref().map(|row| row.pauses.count), [0, 2, 1]);
+        let [_, training, _] = rows;
         assert_eq!(training.paused_ns, 150);
         assert_eq!(training.paused_ratio, Some(0.1875));
     }
@@ -440,20 +471,18 @@ mod tests {
             let pauses = pauses.into_iter().map(|(start_ns, length_ns, reason)| {
                 pause(start_ns, start_ns + length_ns, reasons[reason])
             });
-            let timeline = ProcessTimeline {
-                steps: steps(&lengths, 5_000),
-                pauses: pauses.collect(),
-                ..ProcessTimeline::default()
-            };
+            let mut pauses: Vec<PauseSpan> = pauses.collect();
+            pauses.sort_by_key(|pause| pause.start_ns);
+            let timeline =
+                ProcessTimeline { steps: steps(&lengths, 5_000), pauses, ..ProcessTimeline::default() };
             let phases = RunPhases::of(&timeline, span_ns, attached, fork_ns, |_| None);
             let (start_ns, end_ns) = phases.span_ns;
             prop_assert!(start_ns <= phases.training_ns.0);
             prop_assert!(phases.training_ns.0 <= phases.training_ns.1);
             prop_assert!(phases.training_ns.1 <= end_ns);
             let mut count = 0;
-            for phase in [Phase::StartUp, Phase::Training, Phase::Exit] {
-                let work = vec![(GcReason::Automatic, 1); timeline.pauses.len()];
-                let row = phases.row(phase, &timeline.pauses, (&work, true), 0);
+            let work = timeline.all_pauses().map(|pause| (pause, GcReason::Automatic, 1));
+            for row in phases.rows(work, true, 0) {
                 count += row.pauses.count;
                 prop_assert!(row.paused_ns <= row.duration_ns);
                 prop_assert!(row.over_time_ns.iter().sum::<u64>() <= row.paused_ns);

@@ -2,6 +2,8 @@
 //! intervals that arrive one by one, `accumulate/interval_union.rs` keeps a bounded part and reports
 //! what is new.
 
+use crate::time::duration_ns;
+
 /// The union of intervals `[start, end)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Intervals {
@@ -127,6 +129,49 @@ impl SummedIntervals {
     }
 }
 
+/// How much of each of some disjoint spans, in order, is covered by intervals that come by start: they are not kept.
+#[derive(Debug, Default)]
+pub(crate) struct CoveredSpans {
+    spans: Vec<(u64, u64)>,
+    covered_ns: Vec<u64>,
+    /// The last of the union, which the next interval may continue.
+    last: (u64, u64),
+}
+
+impl CoveredSpans {
+    pub(crate) fn new(spans: Vec<(u64, u64)>) -> Self {
+        Self { covered_ns: vec![0; spans.len()], spans, last: (0, 0) }
+    }
+
+    /// Adds an interval, which is left out if it ends before it starts.
+    pub(crate) fn add(&mut self, (start, end): (u64, u64)) {
+        if start >= end {
+            return;
+        }
+        if start <= self.last.1 {
+            self.last.1 = self.last.1.max(end);
+        } else {
+            self.cover();
+            self.last = (start, end);
+        }
+    }
+
+    fn cover(&mut self) {
+        let (from, to) = self.last;
+        let first = self.spans.partition_point(|(_, end)| *end <= from);
+        let spans = self.spans.iter().zip(&mut self.covered_ns).skip(first);
+        for ((start, end), covered_ns) in spans.take_while(|((start, _), _)| *start < to) {
+            *covered_ns += duration_ns(from.max(*start), to.min(*end));
+        }
+    }
+
+    /// The covered part of each span.
+    pub(crate) fn finish(mut self) -> Vec<u64> {
+        self.cover();
+        self.covered_ns
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +198,13 @@ mod tests {
             prop_assert_eq!(covered.length_within(start, start + length), counted);
             let summed: SummedIntervals = of.iter().copied().collect();
             prop_assert_eq!(summed.outside(start, start + length), length - counted);
+            let spans = vec![(0, start), (start, start + length), (start + length, 400)];
+            let mut streamed = CoveredSpans::new(spans.clone());
+            let mut by_start = of;
+            by_start.sort_unstable();
+            by_start.into_iter().for_each(|interval| streamed.add(interval));
+            let expected = spans.iter().map(|(start, end)| covered.length_within(*start, *end));
+            prop_assert_eq!(streamed.finish(), expected.collect::<Vec<_>>());
         }
 
         #[test]

@@ -217,11 +217,9 @@ fn timelines_of(records: &[AnyRecord], about: &TimelineContext) -> Vec<Timeline>
             }
         }
     }
-    let timelines = collector.finish(about);
-    let unpacked = timelines
-        .into_iter()
-        .map(|timeline| Timeline { process: timeline.unpacked().into_owned(), ..timeline });
-    unpacked.collect()
+    let mut timelines = collector.finish(about);
+    timelines.iter_mut().for_each(|timeline| timeline.process.unpack());
+    timelines
 }
 
 fn in_order<T>(all: &[T], start: impl Fn(&T) -> u64) -> bool {

@@ -50,7 +50,7 @@ impl ProcessBuilder {
             world_size: about.world_size,
             unix_offset_ns: about.unix_offset_ns,
             is_ours: about.is_ours,
-            packed: Arc::new(self.pauses),
+            packed: Arc::new(self.pauses.sorted()),
             ..timeline.process
         };
         let correlations = timeline.add_calls(self.calls, &streams);

@@ -355,9 +355,7 @@ impl LedgerBook<'_> {
         without: &NetworkRun<'_>,
         removed_ns: i64,
     ) -> Vec<IdleRow> {
-        let mut all = self.causes.network.run();
-        let mut none = without.clone();
-        let mut undo = DelayUndo::default();
+        let (mut all, mut none) = (self.causes.network.run(), without.clone());
         let mut rows: Vec<IdleRow> = Vec::new();
         for (cause, (time_ns, places)) in sums.by_cause {
             let delays = self.removals.cause(cause).filter(|_| time_ns > 0);
@@ -371,14 +369,14 @@ impl LedgerBook<'_> {
                 remedy: None,
             };
             if let Some(delays) = delays {
-                all.change_at(delays, Some(&mut undo));
+                all.change_at(delays, None);
                 let alone = self.left(&all);
-                all.undo(&mut undo);
+                all.restart();
                 let back: Vec<(usize, i64)> =
                     delays.iter().map(|(edge, by)| (*edge, -by)).collect();
-                none.change_at(&back, Some(&mut undo));
+                none.change_at(&back, None);
                 let last = self.left(&none);
-                none.undo(&mut undo);
+                none.reset(without);
                 row.saves_ns = Some(gained(measured.span_ns, alone.span_ns));
                 row.alone_ns = Some(difference(measured.idle_ns, alone.idle_ns));
                 row.last_ns = Some(difference(last.idle_ns, removed_ns));

@@ -360,18 +360,21 @@ impl NetworkRun<'_> {
     /// The same, of delays by the place of their edge ([`NetworkWait::edge`]).
     pub(super) fn change_at(&mut self, deltas: &[(usize, i64)], mut undo: Option<&mut DelayUndo>) {
         let network = self.network;
-        let (mut start, mut horizon) = (usize::MAX, 0);
+        let (mut first, mut last) = (usize::MAX, 0);
         for (place, by_ns) in deltas {
             let delay = &mut self.delays[*place];
             if let Some(undo) = undo.as_deref_mut() {
                 undo.delays.push((EdgeRank::new(*place), *delay));
             }
             *delay = later(*delay, *by_ns);
-            let first = &network.first;
-            let node = first.partition_point(|first| *first as usize <= *place) - 1;
-            start = start.min(node);
-            horizon = horizon.max(node);
+            (first, last) = (first.min(*place), last.max(*place));
         }
+        if first > last {
+            return;
+        }
+        // Edges are in the order of the nodes that they lead to.
+        let to = |edge| network.first.partition_point(|first| *first as usize <= edge) - 1;
+        let (start, mut horizon) = (to(first), to(last));
         // Every edge leads to a later place: behind the last node that waits for a changed one
         // nothing changes.
         let mut node = start;
@@ -396,6 +399,18 @@ impl NetworkRun<'_> {
             latest = latest.max(Some(later(from, self.delays[edge])));
         }
         latest.unwrap_or(network.measured[node])
+    }
+
+    /// Back to the delays as learned.
+    pub(super) fn restart(&mut self) {
+        self.times.clone_from(&self.network.measured);
+        self.delays.clone_from(&self.network.delays);
+    }
+
+    /// Back to these times and delays, of a run of the same network.
+    pub(super) fn reset(&mut self, to: &Self) {
+        self.times.clone_from(&to.times);
+        self.delays.clone_from(&to.delays);
     }
 
     /// Undoes a change.
@@ -430,6 +445,31 @@ pub(super) struct DelayUndo {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Steps that are quadratic would not end.
+    #[test]
+    fn changes_of_a_million_operations_in_a_row_reach_all_that_follow() {
+        const OPERATIONS: i64 = 1_000_000;
+        let mut builder = NetworkBuilder::default();
+        let mut before = builder.node(0, TieOrder::Origin);
+        let mut edges = Vec::new();
+        for at in 0..OPERATIONS {
+            let start = builder.node(at * 10 + 3, TieOrder::OpBegin);
+            let end = builder.node(at * 10 + 10, TieOrder::OpEnd);
+            edges.extend([builder.fixed(before, start), builder.fixed(start, end)]);
+            before = end;
+        }
+        let network = builder.finish();
+        let (mut run, mut undo) = (network.run(), DelayUndo::default());
+        let shorter = |edge: &EdgeIndex| DelayChange { edge: *edge, by_ns: -1 };
+        for changed in [&edges[..1], &edges[..]] {
+            let changes: Vec<DelayChange> = changed.iter().map(shorter).collect();
+            run.change(&changes, Some(&mut undo));
+            assert_eq!(run.time_of(before), OPERATIONS * 10 - changed.len() as i64);
+            run.undo(&mut undo);
+            assert_eq!(run.times, network.measured);
+        }
+    }
 
     proptest! {
         /// Whatever waits for whatever: shorter delays make nothing later, the shortest least of all, in any order,

@@ -34,7 +34,8 @@ impl Removals {
             of_cause.all.end = range.end;
             of_cause.by_label.insert(part[0].label, range);
         }
-        let delays = delays.into_iter().map(|delay| (delay.edge, delay.by_ns));
+        // Not in the place of the longer entries.
+        let delays = delays.iter().map(|delay| (delay.edge, delay.by_ns));
         Self { delays: delays.collect(), causes }
     }
 

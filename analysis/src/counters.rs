@@ -123,7 +123,7 @@ impl CounterSums {
         if counters.is_empty() {
             return;
         }
-        if counters.get(Counter::MajorFaults).unwrap_or(0) > 0 {
+        if counters.get(Counter::MajorFaults).is_some_and(|faults| faults > 0) {
             totals.major_fault_pauses.add(pause.duration_ns());
         }
         if let Some(objects) = traversed {

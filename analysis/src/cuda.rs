@@ -103,7 +103,7 @@ impl CudaSums {
         calls.count += 1;
         add_to(&mut calls.time_ns, call.duration_ns());
         calls.max_ns = calls.max_ns.max(call.duration_ns());
-        add_to(&mut calls.bytes, call.bytes.unwrap_or(0));
+        gctrace_units::add_if_known(&mut calls.bytes, call.bytes);
         calls.errors += u64::from(call.error.is_some());
     }
 

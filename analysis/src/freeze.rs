@@ -5,7 +5,7 @@
 
 use crate::figure::Basis;
 use crate::growth::traversed;
-use crate::time::{add_to, duration_ns};
+use crate::time::{beyond, duration_ns};
 use gctrace_event::{GcReason, Pause};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -45,12 +45,14 @@ impl FreezeWatch {
     /// Adds a pause; `full`: whether it went through the whole heap. Other interpreters have heaps
     /// of their own and are ignored, and so is the end of the interpreter.
     pub(crate) fn add(&mut self, pause: &Pause, full: bool) {
-        let is_main = pause.interpreter.unwrap_or(0) == 0;
+        let is_main = matches!(pause.interpreter, None | Some(0));
         if !is_main || pause.unfinished || pause.reason == GcReason::Shutdown {
             return;
         }
         if full && let Some(traversed) = traversed(pause) {
-            let before = self.left.replace(traversed - pause.collected.unwrap_or(0).min(traversed));
+            let before = self
+                .left
+                .replace(pause.collected.map_or(traversed, |freed| beyond(traversed, freed)));
             let before = before.filter(|before| *before >= SMALLEST && traversed < before / FROZEN);
             if let Some(before) = before.filter(|_| self.after.is_none()) {
                 self.after = Some(AfterFreeze {
@@ -64,7 +66,7 @@ impl FreezeWatch {
         }
         if let Some(after) = self.after.as_mut().filter(|_| pause.reason != GcReason::Manual) {
             after.collections += 1;
-            add_to(&mut after.freed, pause.collected.unwrap_or(0));
+            gctrace_units::add_if_known(&mut after.freed, pause.collected);
         }
     }
 

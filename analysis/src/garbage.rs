@@ -20,7 +20,7 @@ use crate::bounded::Keep;
 use crate::garbage::report::GarbageReport;
 use crate::garbage::shape::GarbageEdge;
 use crate::pauses::{GENERATIONS, generation_index};
-use crate::time::{add_known, add_to, sum};
+use crate::time::{add_known, add_to, after, sum};
 use gctrace_event::{CycleCount, CycleSignature, Garbage, GcReason, ObjectKind, Pause};
 use std::collections::VecDeque;
 
@@ -98,7 +98,7 @@ impl RecentPause {
     /// The same for garbage that came first: then the pause is without the time that examining
     /// took.
     fn contained(&self, garbage: &Garbage) -> bool {
-        let end_ns = self.end_ns.saturating_add(garbage.cost_ns.unwrap_or(0));
+        let end_ns = garbage.cost_ns.map_or(self.end_ns, |cost_ns| after(self.end_ns, cost_ns));
         Self { end_ns, ..*self }.contains(garbage)
     }
 }
@@ -209,7 +209,7 @@ impl GarbageSums {
         self.totals.collections += u64::from(pause.collected != Some(0) && !recent_pause.shutdown);
         if let Some(stratum) = self.strata.get_mut(recent_pause.generation) {
             let collected = pause.collected.filter(|_| !recent_pause.shutdown);
-            add_to(&mut stratum.collected, collected.unwrap_or(0));
+            gctrace_units::add_if_known(&mut stratum.collected, collected);
         }
         let found = self.waiting.iter().position(|garbage| recent_pause.contained(garbage));
         if let Some(garbage) = found.and_then(|index| self.waiting.remove(index)) {
@@ -236,7 +236,7 @@ impl GarbageSums {
         if let Some(pause) = pause
             && let Some(stratum) = self.strata.get_mut(pause.generation)
         {
-            add_to(&mut stratum.examined, pause.collected.unwrap_or(0));
+            gctrace_units::add_if_known(&mut stratum.examined, pause.collected);
         }
         if garbage.objects == 0 {
             return;

@@ -84,7 +84,7 @@ pub(crate) struct GrowthState {
 /// Objects that a full collection traversed: those it left and those it freed.
 pub(crate) fn traversed(pause: &Pause) -> Option<u64> {
     let left = pause.heap_objects.or(pause.oldest_objects)?;
-    Some(sum([left, pause.collected.unwrap_or(0)]))
+    Some(sum([left].into_iter().chain(pause.collected)))
 }
 
 impl GrowthState {
@@ -109,7 +109,7 @@ impl GrowthState {
         if point.objects > largest.objects {
             *largest = point;
         }
-        Some(beyond(objects, pause.collected.unwrap_or(0)))
+        Some(pause.collected.map_or(objects, |freed| beyond(objects, freed)))
     }
 
     /// The most objects that a collection traversed; `None` without any.

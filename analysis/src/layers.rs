@@ -68,7 +68,7 @@ impl LayerTotals {
     /// their gradients.
     pub fn at_once(&self) -> u64 {
         let Self { weights, gradients, buffers, optimizer, saved, .. } = *self;
-        sum([weights, gradients, buffers, optimizer, saved.unwrap_or(0)])
+        sum([weights, gradients, buffers, optimizer].into_iter().chain(saved))
     }
 }
 

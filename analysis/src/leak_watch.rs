@@ -221,7 +221,7 @@ fn trend(
     let goes_on = last_slope(steady).is_some_and(|end| end.value >= slope.value * LAST_RISE);
     let rises = grows && is_last && (climbs || goes_on);
     let late = points.partition_point(|(at_s, _)| *at_s < (begin_s + until_s) / 2.0);
-    let late = points.get(late..).unwrap_or_default();
+    let late = gctrace_units::part(&points, late..);
     Some(Trend {
         samples: steady.len() as u64,
         since_ns: seconds(first_s),

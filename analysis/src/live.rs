@@ -144,8 +144,7 @@ impl Live {
 
     fn add_to_process(&mut self, record: &Record) {
         let head = record.head();
-        // What has no time names something of the latest process.
-        let at_ns = head.span_ns.map_or(u64::MAX, |(start_ns, _)| start_ns);
+        let at_ns = head.looked_up_ns();
         if let Record::Pressure(pressure) = record {
             self.processes.forget_ended(pressure.at_ns);
         }

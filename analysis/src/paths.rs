@@ -85,7 +85,7 @@ fn directory(file: &str) -> &str {
 /// The deepest common directory of both.
 fn common<'a>(a: &'a str, b: &'a str) -> &'a str {
     let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-    let slash = a.as_bytes().get(..same).unwrap_or_default();
+    let slash = gctrace_units::part(a.as_bytes(), ..same);
     let slash = slash.iter().rposition(|byte| *byte == b'/');
     slash.and_then(|slash| a.get(..=slash)).unwrap_or("")
 }

@@ -257,7 +257,7 @@ impl PauseTally {
 
 /// Whether a collection is known to have found no garbage.
 pub(crate) fn freed_nothing(pause: &Pause) -> bool {
-    pause.collected == Some(0) && pause.uncollectable.unwrap_or(0) == 0 && !pause.unfinished
+    pause.collected == Some(0) && matches!(pause.uncollectable, None | Some(0)) && !pause.unfinished
 }
 
 #[cfg(test)]

@@ -148,7 +148,7 @@ impl ArenasReport {
 
 /// Arenas mapped minus those unmapped.
 pub(crate) fn balance(mapped: u64, unmapped: u64) -> i64 {
-    let signed = |count| i64::try_from(count).unwrap_or(i64::MAX);
+    let signed = |count| gctrace_units::i64_or_most(count);
     signed(mapped) - signed(unmapped)
 }
 

@@ -28,12 +28,12 @@ pub(crate) fn difference(one_ns: i64, other_ns: i64) -> i64 {
 
 /// A length as a signed number.
 pub(crate) fn signed(length_ns: u64) -> i64 {
-    i64::try_from(length_ns).unwrap_or(i64::MAX)
+    gctrace_units::i64_or_most(length_ns)
 }
 
 /// A timestamp that may lie before the zero of its clock; 0 then.
 pub(crate) fn timestamp(at_ns: i128) -> u64 {
-    u64::try_from(at_ns.max(0)).unwrap_or(u64::MAX)
+    gctrace_units::u64_or_most(at_ns.max(0))
 }
 
 /// Adds to a sum what is known: it is unknown as long as no part is.

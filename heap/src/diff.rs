@@ -128,7 +128,7 @@ fn cut((older, newer): (&Heap, &Heap), counterparts: &mut [Option<NodeIndex>]) -
         }
     }
     let (referrers, mut reused) = (referrers(older), 0);
-    for node in ordered.get(cut..).unwrap_or_default() {
+    for node in gctrace_units::part(&ordered, cut..) {
         let Some(counterpart) = counterparts.get_mut(*node as usize) else { continue };
         let is_new =
             |before: &mut NodeIndex| !keeps_its_own((older, newer), &referrers, (*before, *node));

@@ -40,7 +40,7 @@ impl Dominators {
         let mut found = Self {
             immediate: vec![NONE; nodes],
             retained: vec![Retained::default(); nodes],
-            order: search.vertices.get(1..).unwrap_or_default().to_vec(),
+            order: gctrace_units::part(&search.vertices, 1..).to_vec(),
         };
         for (number, node) in (1..).zip(&found.order) {
             let dominator: u32 = search.immediate[number];

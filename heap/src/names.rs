@@ -28,7 +28,7 @@ impl HeapPath {
     pub(super) fn ends<T>(objects: &[T], step: impl Fn(&T) -> PathStep) -> Self {
         let omitted = objects.iter().skip(2 * ENDS).count();
         let (head, tail) = objects.split_at(objects.len().min(ENDS));
-        let tail = tail.get(omitted..).unwrap_or_default();
+        let tail = gctrace_units::part(tail, omitted..);
         Self {
             root: None,
             steps: head.iter().chain(tail).map(step).collect(),

@@ -60,7 +60,8 @@ pub struct HeapCount {
 
 impl HeapCount {
     pub(super) fn add(&mut self, bytes: Option<u64>) {
-        self.add_all(Self { objects: 1, bytes: bytes.unwrap_or(0) });
+        self.objects += 1;
+        gctrace_units::add_if_known(&mut self.bytes, bytes);
     }
 
     pub(super) fn add_all(&mut self, other: Self) {

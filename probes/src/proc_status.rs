@@ -147,6 +147,18 @@ pub fn command_line(pid: u32) -> Result<Vec<String>, ProcessError> {
     Ok(words(bytes))
 }
 
+/// [`command_line`]; empty also if the process is gone.
+#[must_use]
+pub fn last_command_line(pid: u32) -> Vec<String> {
+    command_line(pid).unwrap_or_default()
+}
+
+/// What is mapped, as in `/proc/PID/maps`; nothing if the process is gone.
+#[must_use]
+pub fn maps(pid: u32) -> Vec<u8> {
+    read(pid, "maps").unwrap_or_default()
+}
+
 /// [`command_line`], or the kernel's name for a process without one (it is exiting); `None` if the
 /// process is gone.
 pub fn command_or_name(pid: u32) -> Option<Vec<String>> {

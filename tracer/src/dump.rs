@@ -16,6 +16,7 @@ use gctrace_heap::state::{InterpreterState, ProgramState, StackFrame, ThreadStat
 use gctrace_heap::{StateOptions, look};
 use gctrace_probes::nvml::{ExtraQueries, NvmlAbsences, NvmlLibrary, NvmlSampler};
 use gctrace_probes::{ResolveOptions, proc_status};
+use gctrace_units::if_known;
 use last_pauses::RecordedPauses;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -78,7 +79,7 @@ struct GpuUse {
 
 /// Of a process that has loaded NVIDIA's driver: asking for it takes a while.
 fn gpus(pid: u32) -> Vec<GpuUse> {
-    let maps = proc_status::read(pid, "maps").unwrap_or_default();
+    let maps = proc_status::maps(pid);
     if !maps.windows(DRIVER.len()).any(|window| window == DRIVER) {
         return Vec::new();
     }
@@ -162,7 +163,7 @@ fn small_objects(state: &ProgramState) -> String {
     /// Sizes of blocks that are listed.
     const LISTED: usize = 3;
     let Some(pymalloc) = &state.pymalloc else {
-        let why = state.without_pymalloc.as_deref().unwrap_or_default();
+        let why = if_known(state.without_pymalloc.as_deref());
         return format!("unknown: {why}");
     };
     let arenas = counted(pymalloc.arenas, "arena");
@@ -237,8 +238,8 @@ fn title(thread: &ThreadState, state: &ProgramState) -> String {
         marks.push("has the GIL, or had it last".to_owned());
     }
     let marks = if marks.is_empty() { String::new() } else { format!(" ({})", marks.join(", ")) };
-    let tid = thread.tid.map(|tid| format!(" {tid}")).unwrap_or_default();
-    let name = thread.name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
+    let tid = if_known(thread.tid.map(|tid| format!(" {tid}")));
+    let name = if_known(thread.name.as_ref().map(|name| format!(" {name:?}")));
     format!("Thread{tid}{name}{marks}: {}", doing(thread))
 }
 
@@ -252,7 +253,7 @@ fn doing(thread: &ThreadState) -> String {
 
 fn place(frame: &StackFrame) -> String {
     let function = frame.function.as_deref().unwrap_or("?");
-    let line = frame.line.map(|line| format!(":{line}")).unwrap_or_default();
+    let line = if_known(frame.line.map(|line| format!(":{line}")));
     match frame.file.as_deref() {
         Some(file) => format!("{}{line} in {function}", paths::short(file)),
         None => function.to_owned(),

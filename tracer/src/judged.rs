@@ -107,7 +107,7 @@ pub(crate) fn write_code_quality(
     at: Option<&Location>,
     traces: &[PathBuf],
 ) -> anyhow::Result<()> {
-    let first = traces.first().map(|trace| trace.display().to_string()).unwrap_or_default();
+    let first = gctrace_units::if_known(traces.first().map(|trace| trace.display().to_string()));
     let file = at.map_or(first, |location| within(&location.file));
     let exceeded = limits.iter().filter(|limit| limit.is_exceeded);
     let issues: Vec<CodeQualityIssue<'_>> = exceeded

@@ -414,7 +414,7 @@ struct ByteCounter(i64);
 
 impl Write for ByteCounter {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        let length = i64::try_from(piece.len()).unwrap_or(i64::MAX);
+        let length = gctrace_units::i64_or_most(piece.len());
         self.0 = self.0.saturating_add(length);
         Ok(piece.len())
     }

@@ -189,7 +189,7 @@ impl TraceSink {
 
     /// As [`TraceSink::reserve`], as much as is needed.
     pub(crate) fn reserve_bytes(&mut self, bytes: i64) -> io::Result<()> {
-        let end = i64::try_from(self.end).unwrap_or(i64::MAX);
+        let end = gctrace_units::i64_or_most(self.end);
         if self.regular && beyond_size_limit(end.saturating_add(bytes)) {
             return Err(Errno::EFBIG.into());
         }

@@ -78,7 +78,7 @@ impl SummarySource {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            hash.update(buffer.get(..count).unwrap_or_default());
+            hash.update(gctrace_units::part(&buffer, ..count));
             size += count as u64;
         }
         Ok(Self { file: file.to_owned(), bytes: size, sha256: format!("{:x}", hash.finalize()) })

@@ -19,7 +19,7 @@ use crate::report::{
 use crate::settings::ExplicitCalls;
 use crate::spans::StepSpan;
 use crate::stacks::{NodeId, RankingLimits, StackRanking, StackTree, TraceStacks};
-use crate::time::{add_to, duration_ns, extend};
+use crate::time::{duration_ns, extend};
 use gctrace_event::{CollectorKind, FrameId, GcReason, Pause, Record};
 use gctrace_stats::{rate, ratio};
 use std::collections::BTreeSet;
@@ -147,7 +147,7 @@ impl ProcessState {
         paused.trim(|_, _| {});
         self.threads.insert(pause.tid);
         if pause.reason == GcReason::Automatic {
-            add_to(&mut self.freed_by_automatic, pause.collected.unwrap_or(0));
+            gctrace_units::add_if_known(&mut self.freed_by_automatic, pause.collected);
         }
         let full = self.is_full(pause);
         self.sums.add_pause(pause, full);

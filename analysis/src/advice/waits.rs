@@ -65,7 +65,7 @@ pub(super) fn advice(report: &Report) -> Vec<Advice> {
         .chain(gil)
         .chain(lock)
         .filter_map(|(id, (waited_ns, remedy), idle_ns)| {
-            let at_most_ns = waited_ns.min(idle_ns.unwrap_or(u64::MAX));
+            let at_most_ns = idle_ns.map_or(waited_ns, |idle_ns| waited_ns.min(idle_ns));
             is_worth(at_most_ns, main).then(|| {
                 let words = words(&remedy, main, places, waited_ns);
                 words.advice(id, AdviceEffect::saves(at_most_ns))
@@ -204,7 +204,7 @@ fn workers_remedy<'a>(
         }
         most => WaitRemedy::MoreWorkers {
             now,
-            enough: enough.min(most.unwrap_or(u64::MAX)),
+            enough: most.map_or(enough, |most| enough.min(most)),
             of_cpus: cpus.filter(|_| most.is_some_and(|most| most < enough)),
             did,
         },
@@ -232,7 +232,5 @@ fn is_elsewhere(of: &OffCpuLine) -> bool {
 fn enough_workers(main: &MainThreadReport, workers: &MeanwhileReport) -> u64 {
     let rest_ns = beyond(main.interval_ns, workers.waited_ns).max(1);
     let all = u128::from(workers.others) * u128::from(main.interval_ns);
-    u64::try_from(all.div_ceil(rest_ns.into()))
-        .unwrap_or(u64::MAX)
-        .max(workers.others.saturating_add(1))
+    gctrace_units::u64_or_most(all.div_ceil(rest_ns.into())).max(workers.others.saturating_add(1))
 }

@@ -102,7 +102,7 @@ impl OneClock<'_> {
         };
         match &process.sums.described {
             Some(described) => described.command.join(" "),
-            None => process.name.clone().unwrap_or_default(),
+            None => gctrace_units::if_known(process.name.clone()),
         }
     }
 

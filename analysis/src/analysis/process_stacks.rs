@@ -70,7 +70,7 @@ impl<'a> ProcessStacks<'a> {
     pub fn command(&self) -> String {
         match &self.process.sums.described {
             Some(described) => described.command.join(" "),
-            None => self.process.name.clone().unwrap_or_default(),
+            None => gctrace_units::if_known(self.process.name.clone()),
         }
     }
 

@@ -64,8 +64,7 @@ impl Analysis {
 
     fn add_to_process(&mut self, record: Record) {
         let head = record.head();
-        // What has no time names something of the latest process.
-        let at_ns = head.span_ns.map_or(u64::MAX, |(start_ns, _)| start_ns);
+        let at_ns = head.looked_up_ns();
         if let Some(pid) = head.pid {
             let index = self.index_at(pid, at_ns);
             let (frames, stacks) = (&self.current.frames, &mut self.stacks);

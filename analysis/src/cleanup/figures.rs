@@ -308,8 +308,8 @@ impl CleanupSite {
 
     fn of_collect(&self, scale: &CleanupScale) -> CleanupVerdict {
         let is_worth = |freed: Option<u64>, whole: Option<u64>| {
-            let whole = whole.unwrap_or(0);
-            freed.is_some_and(|freed| self.each(freed) >= LEAST_BYTES.max(whole / LEAST_PART))
+            let least = whole.map_or(LEAST_BYTES, |whole| LEAST_BYTES.max(whole / LEAST_PART));
+            freed.is_some_and(|freed| self.each(freed) >= least)
         };
         if is_worth(self.freed_bytes, scale.resident_bytes)
             || is_worth(self.device_bytes, scale.reserved_bytes)

@@ -90,7 +90,7 @@ fn lines<'a>(runs: &[RunFacts<'a>], per: RateUnit) -> Option<(SideLines<'a>, f64
         }
         for line in &lines.own {
             let location = &line.location;
-            let name = location.file.rsplit('/').next().unwrap_or_default();
+            let name = location.file.rsplit_once('/').map_or(&*location.file, |(_, name)| name);
             let key = (name, location.function.as_str(), location.line);
             let empty = LineOfSide { location, time: 0.0 };
             sums.entry(key).or_insert(empty).time += share(line.pauses.time_ns);

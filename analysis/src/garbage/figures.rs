@@ -14,6 +14,7 @@ use crate::spans::StepSpan;
 use crate::time::sum;
 use gctrace_event::ObjectKind;
 use gctrace_stats::{rate, ratio};
+use gctrace_units::if_known;
 
 /// Most cycles that a verdict sums up: it is about a few cycles or none.
 const MAIN_CYCLES: usize = 8;
@@ -86,9 +87,9 @@ impl GarbageSums {
         let born = rows.filter(|(_, sums)| sums.births > 0);
         let line = |(born, sums): &(ObjectKind, KindSums)| BirthLine {
             location: Location {
-                library: paths::is_library(born.file.as_deref().unwrap_or_default()),
-                file: born.file.clone().unwrap_or_default(),
-                function: born.function.clone().unwrap_or_default(),
+                library: paths::is_library(if_known(born.file.as_deref())),
+                file: if_known(born.file.clone()),
+                function: if_known(born.function.clone()),
                 line: born.line,
             },
             samples: sums.births,
@@ -149,7 +150,10 @@ impl ReportView<'_> {
             objects: sums.objects,
             held_objects: sums.held_objects,
             bytes: sums.bytes,
-            ratio: ratio(sums.weight(), self.sums.cycle_garbage.unwrap_or(0))
+            ratio: self
+                .sums
+                .cycle_garbage
+                .and_then(|all| ratio(sums.weight(), all))
                 .unwrap_or(0.0)
                 .min(1.0),
             estimate,
@@ -160,8 +164,8 @@ impl ReportView<'_> {
     /// All examined garbage as a multiple of the garbage whose cycles were examined: the cycles of
     /// large garbage are not.
     fn of_cycles(&self) -> f64 {
-        let with_cycles = self.sums.cycle_garbage.unwrap_or(0);
-        ratio(self.sums.totals.objects, with_cycles).unwrap_or(1.0).max(1.0)
+        let of = |with_cycles| ratio(self.sums.totals.objects, with_cycles);
+        self.sums.cycle_garbage.and_then(of).unwrap_or(1.0).max(1.0)
     }
 
     /// The count over all collections: each generation's, scaled by the objects that all its

@@ -103,7 +103,7 @@ pub(crate) fn location(edges: &[GarbageEdge]) -> Option<Location> {
         let file = edge.file.clone()?;
         Some(Location {
             library: paths::is_library(&file),
-            function: edge.function.clone().unwrap_or_default(),
+            function: gctrace_units::if_known(edge.function.clone()),
             line: edge.line,
             file,
         })

@@ -37,7 +37,7 @@ pub(crate) fn verdict(cycles: &[GarbageCycle], main: &MainCycles) -> String {
                 0 => String::new(),
                 more => format!(", and {more} more"),
             };
-            format!(", {}{more}", first.map(|cycle| path(&cycle.edges)).unwrap_or_default())
+            format!(", {}{more}", gctrace_units::if_known(first.map(|cycle| path(&cycle.edges))))
         }
         ([], _) => String::new(),
         ([line], 0) if all_known => format!(", all from {line}"),
@@ -96,7 +96,7 @@ pub fn place(location: &Location) -> String {
     let file = if location.library {
         paths::short(&location.file)
     } else {
-        location.file.rsplit('/').next().unwrap_or_default()
+        location.file.rsplit_once('/').map_or(&*location.file, |(_, name)| name)
     };
     match location.line {
         Some(line) => format!("{file}:{line}"),
@@ -198,7 +198,7 @@ pub fn path(edges: &[GarbageEdge]) -> String {
         } else {
             kind(type_name, edge.function.as_deref(), edge.file.as_deref(), edge.line)
         };
-        format!("{label}{}", edge.name.as_deref().unwrap_or_default())
+        format!("{label}{}", gctrace_units::if_known(edge.name.as_deref()))
     };
     let mut objects: Vec<String> = edges.iter().map(object).collect();
     objects.push("back".to_owned());

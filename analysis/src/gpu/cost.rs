@@ -115,8 +115,9 @@ impl WithoutPauses {
             let twice_ns = times(cause.standard_error_ns?, 2);
             let unexplained = cause.steps.and_then(|steps| steps.unexplained_ns);
             let larger_ns = Some(twice_ns).max(unexplained.map(i64::unsigned_abs))?;
-            let shutdown_ns = self.at_shutdown_ns.get(&(cause.trace, cause.pid)).copied();
-            let paused_ns = beyond(cause.pauses.time_ns, shutdown_ns.unwrap_or(0));
+            let shutdown_ns =
+                gctrace_units::met(self.at_shutdown_ns.get(&(cause.trace, cause.pid)));
+            let paused_ns = beyond(cause.pauses.time_ns, shutdown_ns);
             ratio(larger_ns, paused_ns)
         });
         each.chain(of_jobs).max_by(f64::total_cmp)

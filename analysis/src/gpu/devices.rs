@@ -87,7 +87,7 @@ fn streams(work: &DeviceTimeline<'_>) -> Vec<StreamReport> {
             stream: work.timeline.streams[index].number,
             operations: ops.len() as u64,
             busy_ns: busy.length_ns(),
-            idle_ns: printed.get(&index).copied().unwrap_or_default(),
+            idle_ns: gctrace_units::met(printed.get(&index)),
             exact_idle_ns: exact[&index],
         }
     });

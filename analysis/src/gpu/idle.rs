@@ -259,7 +259,7 @@ impl fmt::Display for IdleCause {
 /// which has advice of its own.
 pub(crate) fn remedy(row: &IdleRow, in_long_gaps: bool) -> Option<&'static str> {
     let place = row.places.first();
-    let function = place.and_then(|place| place.code.function.as_deref()).unwrap_or_default();
+    let function = gctrace_units::if_known(place.and_then(|place| place.code.function.as_deref()));
     // A tenth of the row and more is worth a change of its own.
     let copies = |direction: &str| {
         let places = row.places.iter().filter(|place| place.time_ns >= row.time_ns / 10);

@@ -200,7 +200,7 @@ pub(crate) fn rows(
         })
     };
     let mut rows: Vec<ProcessStepRow> = replays.with_steps(timelines).filter_map(row).collect();
-    rows.sort_by_key(|row| (row.rank.unwrap_or(u32::MAX), row.trace, row.pid));
+    rows.sort_by_key(|row| (row.rank.is_none(), row.rank, row.trace, row.pid));
     rows
 }
 
@@ -327,7 +327,7 @@ impl<'a> ProcessStepTable<'a> {
     }
 
     fn after_full(&self) -> MedianComparison {
-        let trained = self.steps.get(warm_up(&self.spans)..).unwrap_or_default();
+        let trained = gctrace_units::part(&self.steps, warm_up(&self.spans)..);
         let (mut after, mut others) = (Vec::new(), Vec::new());
         for pair in trained.windows(2) {
             match pair {

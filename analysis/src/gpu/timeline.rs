@@ -183,7 +183,7 @@ pub enum TransferPeer {
 impl<'a> Communicator<'a> {
     /// The name of a collective's communicator; `None` if the profiler did not record it.
     pub(crate) fn name(collective: &Collective) -> Option<String> {
-        let ranks = collective.ranks.as_deref().unwrap_or_default();
+        let ranks = gctrace_units::if_known(collective.ranks.as_deref());
         let name = format!("{} {ranks}", collective.group.as_ref()?);
         let name = name.trim_end().replace('\n', " ");
         Some(match (collective.destination, collective.source) {
@@ -412,6 +412,11 @@ impl Timeline {
         let op = self.ops.first().map(|op| op.start_ns);
         let call = self.calls.first().map(|call| call.start_ns);
         op.into_iter().chain(call).min()
+    }
+
+    /// The same; without any operation and call no time is measured from it, and it is 0.
+    pub(crate) fn origin_ns(&self) -> u64 {
+        self.first_ns().unwrap_or(0)
     }
 
     /// Whether it contains operations with GPU times.

@@ -160,7 +160,7 @@ pub const PROCESS: &[Figure<ProcessFigures>] = &[
     metric("allocations_per_cpu_second", (Count, Level, None), One(|process| process.pressure?.allocations_per_cpu_second.map(Whole)),
         "Allocations per second of CPU time of the process, latest value (counted in windows)"),
     metric("auto", (Info, Level, None), Each(|process| process.auto.iter().flat_map(|auto| {
-            info([word("state", &auto.state), word("setting", auto.setting.as_deref().unwrap_or_default())])
+            info([word("state", &auto.state), word("setting", gctrace_units::if_known(auto.setting.as_deref()))])
         }).collect()),
         "What gctrace auto does in the process: its state, and the setting that it holds"),
     metric("auto_saved", (Ns, Level, None), Each(|process| {
@@ -203,7 +203,7 @@ pub const PROCESS_GPU: &[Figure<ProcessGpu>] = &[
 
 /// A GPU of the machine, by NVML.
 pub const GPU: &[Figure<GpuFigures>] = &[
-    metric("", (Info, Lasting, None), Each(|gpu| info([word("name", gpu.name.as_deref().unwrap_or_default())])),
+    metric("", (Info, Lasting, None), Each(|gpu| info([word("name", gctrace_units::if_known(gpu.name.as_deref()))])),
         "A GPU: NVML index and product name"),
     metric("utilization", (Ratio, Level, None), One(|gpu| Some(Real(f64::from(gpu.utilization_percent?) / 100.0))),
         "Share of the last sample period in which any kernel of any process ran, 0 to 1 (NVML, sampled)"),

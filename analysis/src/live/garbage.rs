@@ -60,7 +60,7 @@ fn cycle(cycle: GarbageCycle) -> CycleFigures {
             file: edge.file,
             line: edge.line,
         };
-        (kind, edge.name.unwrap_or_default())
+        (kind, gctrace_units::if_known(edge.name))
     };
     CycleFigures {
         shape: cycle.shape,
@@ -115,7 +115,7 @@ pub(super) fn pressure(sums: &PressureSums, version: Option<&str>) -> Option<Pre
         per_second(i128::from(balance(mapped, unmapped)) * i128::from(bytes))
     });
     Some(PressureFigures {
-        net_containers_per_second: containers.map(|rate| u64::try_from(rate).unwrap_or(u64::MAX)),
+        net_containers_per_second: containers.map(gctrace_units::u64_or_most),
         arena_bytes_per_second: arena_bytes.and_then(|rate| i64::try_from(rate).ok()),
         allocations_per_cpu_second: rate,
         at_ns,

@@ -60,7 +60,7 @@ impl LiveGpus {
         }
         let percent = sample.utilization_percent;
         if let Some(slot) = gpu.utilization.slot(bucket(sample.at_ns)) {
-            *slot = percent.map(|percent| u8::try_from(percent).unwrap_or(u8::MAX));
+            *slot = percent.map(gctrace_units::u8_or_most);
         }
     }
 

@@ -398,7 +398,7 @@ impl ProcessFigures {
 /// `part` of `whole` in millionths, `None` where there is no whole.
 pub fn ppm(part: u64, whole: u64) -> Option<u64> {
     let millionths = (u128::from(part) * 1_000_000).checked_div(u128::from(whole))?;
-    Some(u64::try_from(millionths).unwrap_or(u64::MAX))
+    Some(gctrace_units::u64_or_most(millionths))
 }
 
 /// What `gctrace auto` does in a process, and what that saves.

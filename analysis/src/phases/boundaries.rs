@@ -201,7 +201,7 @@ pub(crate) fn training_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
     let thread = busiest_thread(timeline);
     let steps = timeline.steps.iter().filter(|step| Some(step.thread) == thread);
     let steps: Vec<StepSpan> = steps.copied().collect();
-    let trained = steps.get(warm_up(&steps)..).unwrap_or_default();
+    let trained = gctrace_units::part(&steps, warm_up(&steps)..);
     match trained.len() {
         0..FEWEST_STEPS => Vec::new(),
         _ => trained.to_vec(),

@@ -245,5 +245,5 @@ fn add_deleted(sum: &mut DeletedReport, segment: &Segment, time_ns: u64) {
         add_to(&mut known.collected, more.collected.0);
         add_to(&mut known.uncollectable, more.uncollectable.0);
     }
-    sum.generations.sort_by_key(|of| of.generation.unwrap_or(u8::MAX));
+    sum.generations.sort_by_key(|of| (of.generation.is_none(), of.generation));
 }

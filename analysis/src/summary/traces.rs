@@ -27,7 +27,7 @@ pub(super) fn trace_report(trace: &TraceState, listed: &[&ProcessReport]) -> Tra
     let stopped_ns = sum(stopped.chain([omitted_ns, unlisted.paused_ns]));
     TraceReport {
         file: trace.file.clone(),
-        command: header.map(|header| header.command.clone()).unwrap_or_default(),
+        command: gctrace_units::if_known(header.map(|header| header.command.clone())),
         attached_pid: header.and_then(|header| header.attached_pid),
         host: host(trace),
         kernel: header.map(|header| header.kernel.clone()),

@@ -229,7 +229,7 @@ impl RankTexts {
         Self {
             command: match described {
                 Some(described) => described.command.join(" "),
-                None => name.unwrap_or_default(),
+                None => gctrace_units::if_known(name),
             },
             incomplete_because: state.damage.clone().or(cut).or(no_end),
         }

@@ -95,9 +95,7 @@ table! { GARBAGE, garbage(
     bytes: Number = count.bytes,
 }
 
-table! { LAYERS, layer(of: RowProcess, layers: &Layers, row: &'a LayerRow) {
-    let made = row.made.unwrap_or_default();
-}
+table! { LAYERS, layer(of: RowProcess, layers: &Layers, row: &'a LayerRow) {}
     ..of,
     ts_ns: Time = signed(layers.at_ns),
     step: Number = layers.step,
@@ -111,9 +109,9 @@ table! { LAYERS, layer(of: RowProcess, layers: &Layers, row: &'a LayerRow) {
     gradients: Number = row.held.gradients,
     buffers: Number = row.held.buffers,
     optimizer: Number = row.held.optimizer,
-    saved: Number = made.saved,
-    outputs: Number = made.outputs,
-    output_gradients: Number = made.output_gradients,
+    saved: Number = row.made.map(|made| made.saved),
+    outputs: Number = row.made.map(|made| made.outputs),
+    output_gradients: Number = row.made.map(|made| made.output_gradients),
 }
 
 table! { STEPS, step(of: RowProcess, timeline: &Timeline, step: &StepSpan) {}

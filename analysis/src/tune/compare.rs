@@ -232,7 +232,7 @@ impl Spread {
     fn add(&mut self, values: &[f64]) {
         if let Some(mean) = mean(values).filter(|mean| *mean > 0.0) {
             self.squares += values.iter().map(|value| (value / mean - 1.0).powi(2)).sum::<f64>();
-            self.freedom += u32::try_from(values.len() - 1).unwrap_or(u32::MAX);
+            self.freedom += gctrace_units::u32_or_most(values.len() - 1);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::report::{
 };
 use crate::units::{counted, duration, percent};
 use gctrace_event::CollectorKind;
+use gctrace_units::if_known;
 
 /// An advice of this report with its sentences.
 pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Advice {
@@ -176,7 +177,7 @@ fn explicit_calls(report: &Report) -> AdviceText {
     let (action, code) = match places::explicit_line(report) {
         Some(line) if line.library => {
             let place = paths::place(line);
-            let switch = places::caller_switch(&line.file).unwrap_or_default();
+            let switch = if_known(places::caller_switch(&line.file));
             (format!("turn off the gc.collect() at {place}: {switch}"), String::new())
         }
         Some(line) => (format!("remove the gc.collect() at {}", paths::place(line)), String::new()),
@@ -191,7 +192,7 @@ fn explicit_calls(report: &Report) -> AdviceText {
             "{} took {} of CPU time.{}",
             counted(manual.count, "explicit call"),
             duration(manual.time_ns),
-            places::explicit(report).unwrap_or_default(),
+            if_known(places::explicit(report)),
         ),
         code,
         risk: format!("{}{}", super::EXPLICIT_CALLS_RISK, needed(report)),
@@ -241,7 +242,7 @@ fn full_collection_rule(process: &ProcessReport) -> &'static str {
 }
 
 fn raise_threshold(report: &Report, effect: &AdviceEffect) -> AdviceText {
-    let settings = effect.settings.as_deref().unwrap_or_default();
+    let settings = if_known(effect.settings.as_deref());
     let numbers = settings.trim_start_matches("threshold=").replace(',', ", ");
     let call = format!("gc.set_threshold({numbers})");
     AdviceText {

@@ -116,11 +116,11 @@ fn set_threshold(facts: &Facts<'_>) -> (i32, String) {
 fn reason(why: Uncollected, facts: &Facts<'_>) -> String {
     match why {
         Uncollected::Off => {
-            format!("the collector was off{}", by(facts, "gc.disable()").unwrap_or_default())
+            format!("the collector was off{}", gctrace_units::if_known(by(facts, "gc.disable()")))
         }
         Uncollected::Raised => {
             let (young, call) = set_threshold(facts);
-            let by = by(facts, &call).unwrap_or_default();
+            let by = gctrace_units::if_known(by(facts, &call));
             format!("the first threshold was raised to {young}{by}")
         }
         Uncollected::Promoted => {

@@ -236,7 +236,7 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str, step: St
             percent(wait.time_ns as f64 / whole_ns),
             waiting(wait.reason, wait.for_data),
             places.at(wait.longest.line.as_ref().filter(|_| most)),
-            meanwhile.unwrap_or_default(),
+            gctrace_units::if_known(meanwhile),
         ));
     }
     let off_ns = sum([main.off_cpu_ns, main.off_cpu_in_pauses_ns]) as f64;

@@ -55,7 +55,7 @@ pub(crate) fn words(
         _ => format!("Training's main thread waits {waited} for data."),
     };
     let meanwhile = main.workers.as_ref().and_then(|of| workers_in_short(of, places));
-    let meanwhile = meanwhile.filter(|_| main.loading.is_none()).unwrap_or_default();
+    let meanwhile = gctrace_units::if_known(meanwhile.filter(|_| main.loading.is_none()));
     AdviceText {
         action: format!("{change}: {evidence}."),
         why: format!("{waits}{}", sentence(&meanwhile)),

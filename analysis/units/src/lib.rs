@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
+use std::slice::SliceIndex;
 
 macro_rules! unit {
     ($(#[$doc:meta])* $name:ident) => {
@@ -79,6 +80,50 @@ pub fn beyond(whole: u64, part: u64) -> u64 {
 /// A multiple.
 pub fn times(value: u64, factor: u64) -> u64 {
     value.saturating_mul(factor)
+}
+
+/// The part of a list in a range; empty if the list ends before that: nothing follows its end.
+#[must_use]
+pub fn part<T>(of: &[T], range: impl SliceIndex<[T], Output = [T]>) -> &[T] {
+    of.get(range).unwrap_or(&[])
+}
+
+/// What a table of sums has for a key, by `get`; nothing was added for one that it does not have.
+#[must_use]
+pub fn met<T: Copy + Default>(sum: Option<&T>) -> T {
+    sum.copied().unwrap_or_default()
+}
+
+/// A part of a text for the user; where it is unknown the text goes on without it.
+#[must_use]
+pub fn if_known<Text: Default>(part: Option<Text>) -> Text {
+    part.unwrap_or_default()
+}
+
+macro_rules! or_most {
+    ($($name:ident $type:ident,)*) => {$(
+        /// The number in another type; the largest of that type if it is larger. Never of a number below 0.
+        #[must_use]
+        pub fn $name(number: impl TryInto<$type>) -> $type {
+            number.try_into().unwrap_or($type::MAX)
+        }
+    )*};
+}
+
+or_most! {
+    u8_or_most u8,
+    u16_or_most u16,
+    u32_or_most u32,
+    i32_or_most i32,
+    u64_or_most u64,
+    i64_or_most i64,
+}
+
+/// Adds to a sum of what is known.
+pub fn add_if_known(sum: &mut u64, value: Option<u64>) {
+    if let Some(value) = value {
+        add_to(sum, value);
+    }
 }
 
 /// Adds to a sum.

@@ -73,6 +73,6 @@ impl CodeInfo {
     /// The names of its free variables, in the order of `__closure__`.
     pub(crate) fn free_variables(&self) -> &[Option<String>] {
         let first = self.variables.len().saturating_sub(self.free);
-        self.variables.get(first..).unwrap_or_default()
+        gctrace_units::part(&self.variables, first..)
     }
 }

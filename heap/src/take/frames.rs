@@ -52,17 +52,17 @@ impl Walk<'_> {
             Frames::Interpreter(frame) => {
                 for (offset, name, since) in OBJECT_REFERENCES {
                     if self.layout.minor >= since {
-                        let target = self.image.field(address, offset).unwrap_or(0);
+                        let target = self.image.pointer(address, offset);
                         let name = self.named(name);
                         self.refer(node, target, name);
                     }
                 }
-                let data = self.image.field(address, InterpreterFrame::OBJECT_FRAME).unwrap_or(0);
+                let data = self.image.pointer(address, InterpreterFrame::OBJECT_FRAME);
                 let owner = frames::owner(self.image, data, &frame.stack);
                 if owner == Some(OWNED_BY_OBJECT) {
                     self.frame_data(node, data, frame);
                 }
-                frame_place(self, data).unwrap_or_default()
+                frame_place(self, data)
             }
         }
     }
@@ -79,15 +79,15 @@ impl Walk<'_> {
 
     fn old_frame(&mut self, node: NodeIndex, address: u64, frame: FrameObject) -> CodePlace {
         for (offset, name) in OLD_REFERENCES.into_iter().chain([(frame.trace, ".f_trace")]) {
-            let target = self.image.field(address, offset).unwrap_or(0);
+            let target = self.image.pointer(address, offset);
             let name = self.named(name);
             self.refer(node, target, name);
         }
         let first = address.wrapping_add(frame.locals);
         let values = old_values(self.image, address, frame, first).unwrap_or(0);
-        let code = self.image.field(address, FrameObject::CODE).unwrap_or(0);
+        let code = self.image.pointer(address, FrameObject::CODE);
         self.variables(node, code, first, values, false);
-        frame_place(self, address).unwrap_or_default()
+        frame_place(self, address)
     }
 
     /// `_PyFrame_Traverse`: the data of a frame that an object or a generator owns.
@@ -99,7 +99,7 @@ impl Walk<'_> {
             (frame.function, ".(function)"),
             (in_code, ".f_code"),
         ] {
-            let word = self.image.field(data, offset).unwrap_or(0);
+            let word = self.image.pointer(data, offset);
             // Only these two are tagged.
             let is_tagged = frame.tagged && (offset == frame.function || offset == in_code);
             if let Some((target, counted)) = untagged(word, is_tagged)
@@ -167,7 +167,7 @@ impl Walk<'_> {
         if state.is_some_and(|state| state.cast_signed() < frame.cleared) {
             self.frame_data(node, data, frame);
         }
-        frame_place(self, data).unwrap_or_default()
+        frame_place(self, data)
     }
 
     fn old_generator(&mut self, node: NodeIndex, address: u64, info: &TypeInfo) -> CodePlace {
@@ -193,13 +193,13 @@ impl Walk<'_> {
                 self.builder.edge(node, to, name, true);
             }
         }
-        let frame = self.image.field(address, GENERATOR_FRAME).unwrap_or(0);
+        let frame = self.image.pointer(address, GENERATOR_FRAME);
         let code = generator_code(self.layout.minor)
             .and_then(|code| self.image.field(address, code))
             .unwrap_or(0);
         match frame {
             0 => CodePlace { code, ..CodePlace::default() },
-            frame => frame_place(self, frame).unwrap_or_default(),
+            frame => frame_place(self, frame),
         }
     }
 
@@ -224,8 +224,12 @@ impl Walk<'_> {
     }
 }
 
-/// Code and line of a frame.
-pub(crate) fn frame_place(walk: &mut Walk<'_>, frame: u64) -> Option<CodePlace> {
+/// Code and line of a frame, as far as they can be read.
+pub(crate) fn frame_place(walk: &mut Walk<'_>, frame: u64) -> CodePlace {
+    running(walk, frame).unwrap_or_default()
+}
+
+fn running(walk: &mut Walk<'_>, frame: u64) -> Option<CodePlace> {
     let layout = &walk.layout.frame.stack;
     let code = frames::code(walk.image, frame, layout)?;
     let offset = frames::instruction(walk.image, frame, code, layout)?;

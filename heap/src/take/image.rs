@@ -363,7 +363,7 @@ impl Memory for Image {
             let Some(block) = self.block(at >> SHIFT) else {
                 return;
             };
-            let part = block.get(start..start + size * 8).unwrap_or_default();
+            let part = gctrace_units::part(block, start..start + size * 8);
             words.extend(part.chunks_exact(8).map(|word| {
                 let mut bytes = [0; 8];
                 bytes.copy_from_slice(word);

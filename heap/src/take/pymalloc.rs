@@ -11,6 +11,7 @@ use crate::state::{BlockSizes, PymallocState};
 use crate::take::limits::CpuBudget;
 use gctrace_cpython::Memory as _;
 use gctrace_probes::{ProcessMemory, proc_status};
+use gctrace_units::part;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -242,7 +243,7 @@ impl Allocator<'_> {
         // Unmapped meanwhile: nothing in it is in use.
         let read =
             process_vm_readv(pid, &mut [IoSliceMut::new(&mut headers)], &remote).unwrap_or(0);
-        for header in headers.get(..read).unwrap_or_default().chunks_exact(POOL_HEADER) {
+        for header in part(&headers, ..read).chunks_exact(POOL_HEADER) {
             counted.add(header, self.sizes.1);
         }
     }
@@ -279,7 +280,7 @@ impl CountedPools {
 
 /// The word at a place in a structure; 0 if it is not that long.
 fn number(bytes: &[u8], at: usize) -> u64 {
-    let word = bytes.get(at..).unwrap_or_default().iter().take(8).rev();
+    let word = part(bytes, at..).iter().take(8).rev();
     word.fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
@@ -299,7 +300,7 @@ struct Mapping {
 
 impl Mappings {
     fn of(pid: u32) -> Self {
-        Self::parse(&proc_status::read(pid, "maps").unwrap_or_default())
+        Self::parse(&proc_status::maps(pid))
     }
 
     fn parse(text: &[u8]) -> Self {

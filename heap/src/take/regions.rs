@@ -50,7 +50,7 @@ impl Regions {
     /// The parts of `[start, end)` that may be read.
     pub(crate) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let first = self.ranges.partition_point(|range| range.1 <= start);
-        let candidates = self.ranges.get(first..).unwrap_or_default();
+        let candidates = gctrace_units::part(&self.ranges, first..);
         candidates
             .iter()
             .take_while(move |range| range.0 < end)

@@ -67,7 +67,7 @@ impl RootFinder<'_, '_> {
     }
 
     fn word(&mut self, address: u64, offset: u64) -> u64 {
-        self.walk.image.field(address, offset).unwrap_or(0)
+        self.walk.image.pointer(address, offset)
     }
 
     fn modules(&mut self, state: &FoundInterpreter) {
@@ -124,7 +124,7 @@ impl RootFinder<'_, '_> {
 
     /// `frame main (train.py:12)`
     fn frame_name(&mut self, frame: u64) -> String {
-        let place = frame_place(self.walk, frame).unwrap_or_default();
+        let place = frame_place(self.walk, frame);
         let code = self.walk.code(place.code);
         let Some(CodeObject { function, file, .. }) = &code.object else {
             return "frame [unknown]".to_owned();
@@ -288,7 +288,7 @@ impl RootFinder<'_, '_> {
                 && !std::mem::replace(reached, true)
             {
                 let first = graph.edges.partition_point(|edge| edge.from < node);
-                let edges = graph.edges.get(first..).unwrap_or_default().iter();
+                let edges = gctrace_units::part(&graph.edges, first..).iter();
                 left.extend(edges.take_while(|edge| edge.from == node).map(|edge| edge.to));
             }
         }

@@ -217,7 +217,7 @@ impl RunningHeap {
         let since_1970 = stopped.taken.duration_since(SystemTime::UNIX_EPOCH);
         HeapHeader {
             pid: self.pid,
-            command: proc_status::command_line(self.pid).unwrap_or_default(),
+            command: proc_status::last_command_line(self.pid),
             version: self.version.clone(),
             at_ns: stopped.at_ns,
             taken_s: since_1970.map_or(0, |time| time.as_secs()),

@@ -38,7 +38,7 @@ impl Walk<'_> {
 
     pub(crate) fn list(&mut self, node: NodeIndex, address: u64) -> u64 {
         let size = self.image.field(address, SIZE).unwrap_or(0);
-        let items = self.image.field(address, LIST_ITEMS).unwrap_or(0);
+        let items = self.image.pointer(address, LIST_ITEMS);
         let allocated = self.image.field(address, LIST_ALLOCATED).unwrap_or(0);
         self.items(node, items, size);
         allocated.min(MOST_WORDS) * 8
@@ -64,12 +64,12 @@ impl Walk<'_> {
     /// `type_traverse`. A class's place is its first method's.
     pub(crate) fn class(&mut self, node: NodeIndex, address: u64) -> CodePlace {
         for (offset, name) in TYPE_REFERENCES {
-            let target = self.image.field(address, offset).unwrap_or(0);
+            let target = self.image.pointer(address, offset);
             let name = self.named(name);
             self.refer(node, target, name);
         }
         if let Some(offset) = self.layout.type_module {
-            let module = self.image.field(address, offset).unwrap_or(0);
+            let module = self.image.pointer(address, offset);
             let name = self.named(".ht_module");
             self.refer(node, module, name);
         }
@@ -100,24 +100,24 @@ impl Walk<'_> {
     /// them are no nodes.
     pub(crate) fn cache(&mut self, node: NodeIndex, address: u64) {
         let root = address;
-        let mut link = self.image.field(root, CACHE_NEXT).unwrap_or(0);
+        let mut link = self.image.pointer(root, CACHE_NEXT);
         for _ in 0..MOST_WORDS {
             if link == root || link == 0 {
                 break;
             }
             for (offset, name) in [(CACHE_KEY, ".(key)"), (CACHE_RESULT, ".(result)")] {
-                let target = self.image.field(link, offset).unwrap_or(0);
+                let target = self.image.pointer(link, offset);
                 let name = self.named(name);
                 self.refer(node, target, name);
             }
             // From 3.11 on links are visited, and with them their type.
-            let kind = self.image.field(link, TYPE).unwrap_or(0);
+            let kind = self.image.pointer(link, TYPE);
             if self.layout.minor >= 11
                 && let Some(kind) = self.builder.node(kind)
             {
                 self.builder.edge(node, kind, HeapEdgeName::Unnamed, true);
             }
-            link = self.image.field(link, CACHE_NEXT).unwrap_or(0);
+            link = self.image.pointer(link, CACHE_NEXT);
         }
     }
 
@@ -226,7 +226,7 @@ impl Walk<'_> {
             Shape::Method => METHOD_FUNCTION,
             _ => CELL_CONTENTS,
         };
-        let content = self.image.field(address, offset).unwrap_or(0);
+        let content = self.image.pointer(address, offset);
         if content == 0 {
             return CodePlace::default();
         }

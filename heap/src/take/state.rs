@@ -101,11 +101,11 @@ pub fn look(pid: u32, options: &StateOptions) -> Result<ProgramState, HeapError>
     Ok(ProgramState {
         schema: ProgramState::SCHEMA,
         pid,
-        command: proc_status::command_line(pid).unwrap_or_default(),
+        command: proc_status::last_command_line(pid),
         version: found.version.to_string(),
         collector: found.collector.clone(),
         taken_s: taken.map_or(0, |since_1970| since_1970.as_secs()),
-        stopped_ns: u64::try_from(stopped.as_nanos()).unwrap_or(u64::MAX),
+        stopped_ns: gctrace_units::u64_or_most(stopped.as_nanos()),
         memory: memory(pid),
         without_pymalloc: pymalloc.as_ref().err().map(|why| (*why).to_owned()),
         pymalloc: pymalloc.ok(),
@@ -231,7 +231,7 @@ impl StoppedProgram {
                 frames.push(shown(code.as_ref(), &frame));
             }
             seen.threads.push(PythonThread {
-                pointer: memory.field(thread, layout.tstate_thread_id).unwrap_or(0),
+                pointer: memory.pointer(thread, layout.tstate_thread_id),
                 tid: None,
                 interpreter: place.id,
                 has_gil: holder.map(|holder| holder == thread),

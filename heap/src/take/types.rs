@@ -128,7 +128,7 @@ fn bases(image: &mut Image, address: u64) -> Vec<u64> {
 }
 
 fn read(image: &mut Image, base: u64, offset: u64) -> u64 {
-    image.field(base, offset).unwrap_or(0)
+    image.pointer(base, offset)
 }
 
 /// Derived from `collections.OrderedDict`, whose fields after a dict's are scanned: only the dict
@@ -259,7 +259,7 @@ fn names(
                 add(*offset, (*name).to_owned());
             }
         }
-        let members = image.field(*base, type_object::MEMBERS).unwrap_or(0);
+        let members = image.pointer(*base, type_object::MEMBERS);
         if members == 0 {
             continue;
         }

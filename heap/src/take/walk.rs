@@ -112,7 +112,7 @@ impl<'image> Walk<'image> {
     }
 
     fn add(&mut self, address: u64, place: HeapPlace) -> Option<NodeIndex> {
-        let type_address = self.image.field(address, TYPE).unwrap_or(0);
+        let type_address = self.image.pointer(address, TYPE);
         let kind = self.type_at(type_address);
         let known = self.builder.graph.nodes.len();
         let references = self.references(address);
@@ -275,17 +275,19 @@ impl<'image> Walk<'image> {
             return;
         };
         let mut place = CodePlace::default();
-        let mut extra = 0;
+        // What it owns beside itself, in bytes, as far as that can be read.
+        let (mut extra, mut order) = (None, None);
         match info.shape {
-            Shape::Dict => extra = self.dict(node, address, 1),
+            Shape::Dict => extra = Some(self.dict(node, address, 1)),
             Shape::OrderedDict => {
-                extra = self.dict(node, address, 2) + self.order(address).unwrap_or(0);
+                extra = Some(self.dict(node, address, 2));
+                order = self.order(address);
             }
-            Shape::List => extra = self.list(node, address),
+            Shape::List => extra = Some(self.list(node, address)),
             Shape::Tuple => self.tuple(node, address),
             Shape::Set => {
                 if let Some((items, bytes)) = containers::set(self.image, address) {
-                    extra = bytes;
+                    extra = Some(bytes);
                     for item in items {
                         self.refer(node, item, HeapEdgeName::Unnamed);
                     }
@@ -293,7 +295,7 @@ impl<'image> Walk<'image> {
             }
             Shape::Deque => {
                 if let Some((items, bytes)) = containers::deque(self.image, address) {
-                    extra = bytes;
+                    extra = Some(bytes);
                     for (index, item) in (0..).zip(items) {
                         self.refer(node, item, HeapEdgeName::Item(index));
                     }
@@ -301,35 +303,36 @@ impl<'image> Walk<'image> {
             }
             Shape::Type => {
                 place = self.class(node, address);
-                let keys = self.image.field(address, self.layout.cached_keys);
-                let keys = Keys::read(self.image, self.layout.minor, keys.unwrap_or(0));
-                extra = keys.map_or(0, |keys| keys.bytes);
+                let keys = self.image.pointer(address, self.layout.cached_keys);
+                let keys = Keys::read(self.image, self.layout.minor, keys);
+                extra = keys.map(|keys| keys.bytes);
             }
             Shape::Weakref => {
-                let callback = self.image.field(address, WEAKREF_CALLBACK);
+                let callback = self.image.pointer(address, WEAKREF_CALLBACK);
                 let name = self.named(".__callback__");
-                self.refer(node, callback.unwrap_or(0), name);
+                self.refer(node, callback, name);
             }
             Shape::Module => self.module(node, address),
             Shape::Function => place = self.function(address).unwrap_or_default(),
             Shape::Cell | Shape::Method => place = self.place_of_content(info.shape, address),
             Shape::Frame => {
                 place = self.frame_object(node, address);
-                extra = self.frame_slots(place.code).unwrap_or(0);
+                extra = self.frame_slots(place.code);
             }
             Shape::Generator => {
                 place = self.generator(node, address, &info);
-                extra = self.frame_slots(place.code).unwrap_or(0);
+                extra = self.frame_slots(place.code);
             }
             Shape::Traceback => place = self.traceback(address).unwrap_or_default(),
             Shape::Cache => self.cache(node, address),
-            Shape::Element => extra = self.element(node, address).unwrap_or(0),
-            Shape::Plain => extra = self.buffer(address, &info).unwrap_or(0),
+            Shape::Element => extra = self.element(node, address),
+            Shape::Plain => extra = self.buffer(address, &info),
             Shape::Code => {}
         }
         let bytes = self.rest(node, address, kind, &info);
-        extra += self.attributes_of(node, address, &info).unwrap_or(0);
-        extra += pre_header(self.layout.minor, info.flags);
+        let attributes = self.attributes_of(node, address, &info);
+        let extra = [extra, order, attributes].into_iter().flatten().sum::<u64>()
+            + pre_header(self.layout.minor, info.flags);
         if info.has(flags::HEAP_TYPE) {
             let name = self.named(".__class__");
             // An untracked type is a static one, which is no node.
@@ -408,9 +411,9 @@ impl<'image> Walk<'image> {
             return self.managed(node, address, info);
         }
         if info.dict_offset < 0 && info.item_size > 0 {
-            let dict = self.dict_after_items(address, info);
+            let dict = self.dict_after_items(address, info)?;
             let name = self.named(".__dict__");
-            self.refer(node, dict.unwrap_or(0), name);
+            self.refer(node, dict, name);
         }
         None
     }

@@ -38,6 +38,12 @@ pub trait Memory {
         self.word(structure.wrapping_add(offset.into()))
     }
 
+    /// The address at an offset in a structure; null if it cannot be read, as what is there can then not either.
+    #[inline]
+    fn pointer(&mut self, structure: u64, offset: impl Into<u64>) -> u64 {
+        self.field(structure, offset).unwrap_or(0)
+    }
+
     /// The 32-bit number at an offset in a structure.
     #[inline]
     fn int_field(&mut self, structure: u64, offset: impl Into<u64>) -> Option<i32> {

@@ -84,7 +84,7 @@ impl AutoOptions {
     /// [`Self::wait_s`] in ns.
     pub fn wait_ns(&self) -> u64 {
         let wait = Duration::try_from_secs_f64(self.wait_s).unwrap_or(Duration::MAX);
-        u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)
+        gctrace_units::u64_or_most(wait.as_nanos())
     }
 
     /// Whether a text is meant to be options, not a setting.

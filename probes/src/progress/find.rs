@@ -109,7 +109,7 @@ fn slots(
         of_frame(&mut found, frame, bytes, stack, layout);
         let globals = word(bytes, layout.globals as usize);
         if seen.insert(globals) {
-            let keys = memory.field(globals, DICT_KEYS).unwrap_or(0);
+            let keys = memory.pointer(globals, DICT_KEYS);
             let code = word(bytes, stack.frame_code as usize) & !stack.code_tag_mask;
             let mut bytes = vec![0; GLOBALS_BYTES];
             if let Some(bytes) = read_some(memory, keys, &mut bytes) {
@@ -134,7 +134,7 @@ fn of_frame(
     layout: &ProgressLayout,
 ) {
     let code = word(bytes, stack.frame_code as usize) & !stack.code_tag_mask;
-    let locals = bytes.get(layout.locals as usize..).unwrap_or_default();
+    let locals = gctrace_units::part(bytes, layout.locals as usize..);
     let address = frame + u64::from(layout.locals);
     push_words(found, (frame, code), 0, address, locals);
 }

@@ -158,7 +158,7 @@ fn size_at(image: &ElfImage<'_>, body: &[Instruction], branch: usize) -> Allocat
     let Some(target) = target else {
         return AllocationSize::Unknown;
     };
-    let next = body.get(branch + 1..).unwrap_or_default();
+    let next = gctrace_units::part(body, branch + 1..);
     let other = decode(image, &(target..target.saturating_add(OTHER_PATH)));
     let tested = |way| match image.machine {
         Machine::X86_64 => x86_64::tested_register(way),

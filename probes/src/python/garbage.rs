@@ -105,7 +105,7 @@ fn calls_of_clear(body: &[Instruction]) -> Vec<usize> {
             };
             // `delete_garbage` takes a reference to the object before it calls the function:
             // https://github.com/python/cpython/blob/v3.13.0/Python/gc.c
-            let near = body.get(at + 1..).unwrap_or_default().iter().take(TO_CALL);
+            let near = gctrace_units::part(body, at + 1..).iter().take(TO_CALL);
             found.extend(
                 near.enumerate()
                     .find_map(|(distance, one)| calls(one).then_some(at + 1 + distance)),

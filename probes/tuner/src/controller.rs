@@ -18,7 +18,7 @@ use gctrace_settings::{
 };
 use gctrace_stats::coin::Coin;
 use gctrace_stats::float;
-use gctrace_units::{beyond, duration_ns};
+use gctrace_units::{beyond, duration_ns, u32_or_most};
 use std::collections::VecDeque;
 
 /// Steps before anything is measured: caches and lazily made state settle.
@@ -369,7 +369,7 @@ impl Controller {
             self.fulls = now.collections[2];
             (self.debt, self.put_off) = (0, 0.0);
         } else if block.is_compared() {
-            self.debt = self.debt.saturating_add(u32::try_from(middle).unwrap_or(u32::MAX));
+            self.debt = self.debt.saturating_add(u32_or_most(middle));
         }
     }
 

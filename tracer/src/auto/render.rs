@@ -6,7 +6,7 @@ use crate::units::{bytes, count, counted, duration, percent, signed_duration, wh
 use gctrace_settings::{
     AutoDecision, AutoDifference, AutoEvent, AutoReport, AutoSaving, AutoState, GcSetting,
 };
-use gctrace_units::{beyond, times};
+use gctrace_units::{beyond, if_known, times};
 use std::path::Path;
 
 /// A decision in a line. `by_time`: steps are milliseconds of work.
@@ -256,7 +256,7 @@ fn compared(difference: AutoDifference, what: &str) -> String {
 
 fn process(process: &FoundProcess) -> String {
     let FoundProcess { pid, rank, steps, search, failure, .. } = process;
-    let rank = rank.map(|rank| format!(" (rank {rank})")).unwrap_or_default();
+    let rank = if_known(rank.map(|rank| format!(" (rank {rank})")));
     let known = match search.by_time {
         true => "no step is known, its collector's share of CPU time was compared".to_owned(),
         false => counted(*steps, "step"),

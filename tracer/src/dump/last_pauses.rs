@@ -63,9 +63,11 @@ pub(super) fn of(pid: u32) -> Option<RecordedPauses> {
 /// The sentence for people.
 pub(super) fn words(recorded: &RecordedPauses) -> String {
     let pauses = recorded.pauses.iter().map(|pause| {
-        let of =
-            pause.generation.map(|number| format!(" of generation {number}")).unwrap_or_default();
-        let freed = pause.collected.map(|freed| format!(", {freed} freed")).unwrap_or_default();
+        let of = gctrace_units::if_known(
+            pause.generation.map(|number| format!(" of generation {number}")),
+        );
+        let freed =
+            gctrace_units::if_known(pause.collected.map(|freed| format!(", {freed} freed")));
         format!("{}{of} {} ago{freed}", duration(pause.duration_ns), duration(pause.ago_ns))
     });
     let pauses: Vec<String> = pauses.collect();

@@ -90,20 +90,24 @@ impl LayerLines {
                 "{},{},{},{}",
                 cell(name(row)),
                 cell(&row.type_name),
-                cell(row.shape.as_deref().unwrap_or_default()),
-                cell(row.device.as_deref().unwrap_or_default()),
+                cell(gctrace_units::if_known(row.shape.as_deref())),
+                cell(gctrace_units::if_known(row.device.as_deref())),
             );
-            let made = row.made.unwrap_or_default();
-            let kinds = [
+            let held = [
                 ("weights", row.held.weights),
                 ("gradients", row.held.gradients),
                 ("buffers", row.held.buffers),
                 ("optimizer", row.held.optimizer),
-                ("saved", made.saved),
-                ("outputs", made.outputs),
-                ("output_gradients", made.output_gradients),
             ];
-            for (kind, bytes) in kinds.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            let made = row.made.map(|made| {
+                [
+                    ("saved", made.saved),
+                    ("outputs", made.outputs),
+                    ("output_gradients", made.output_gradients),
+                ]
+            });
+            let kinds = held.into_iter().chain(made.into_iter().flatten());
+            for (kind, bytes) in kinds.filter(|(_, bytes)| *bytes > 0) {
                 self.text.extend([&start, ",", &about, ",", kind]);
                 let _ = writeln!(self.text, ",{bytes}");
             }

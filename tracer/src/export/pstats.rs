@@ -6,7 +6,7 @@
 //! samples, or of pauses.
 
 use super::{ExportedProcess, ExportedStack};
-use gctrace_units::add_to;
+use gctrace_units::{add_to, i32_or_most, u32_or_most};
 use std::collections::BTreeMap;
 use std::io;
 use std::io::Write;
@@ -117,11 +117,11 @@ fn write_weights(out: &mut impl Write, weights: Weights, unit: f64) -> io::Resul
 
 fn write_number(out: &mut impl Write, number: u64) -> io::Result<()> {
     out.write_all(b"i")?;
-    out.write_all(&i32::try_from(number).unwrap_or(i32::MAX).to_le_bytes())
+    out.write_all(&i32_or_most(number).to_le_bytes())
 }
 
 fn write_text(out: &mut impl Write, text: &str) -> io::Result<()> {
     out.write_all(b"u")?;
-    out.write_all(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes())?;
+    out.write_all(&u32_or_most(text.len()).to_le_bytes())?;
     out.write_all(text.as_bytes())
 }

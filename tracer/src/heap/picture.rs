@@ -2,6 +2,7 @@
 
 use crate::units::{count, counted};
 use gctrace_heap::{Heap, HeapEdge, NodeIndex};
+use gctrace_units::if_known;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Boxes that a picture can have and still be understood.
@@ -63,7 +64,7 @@ impl Picture {
             arrows: Vec::new(),
         };
         let first = chain.first().copied().unwrap_or(node);
-        let root = heap.root_name(first).unwrap_or_default().to_owned();
+        let root = if_known(heap.root_name(first)).to_owned();
         // `module train` holds the module of this name, which needs no box of its own.
         let is_its_own = heap.title(first) == root;
         let omitted = if chain.len() > MOST { chain.len() - 2 * ENDS } else { 0 };
@@ -81,7 +82,7 @@ impl Picture {
                 continue;
             }
             let name = heap.holder(*member).and_then(|edge| heap.edge_name(edge));
-            let name = name.unwrap_or_default();
+            let name = if_known(name);
             let to = picture.boxes.len();
             if to > 0 {
                 picture.arrows.push(PictureArrow { from: to - 1, to, name: shortened(&name) });
@@ -130,7 +131,7 @@ impl Picture {
                 Some(PictureArrow {
                     from: *position.get(&edge.from)?,
                     to: *position.get(&edge.to)?,
-                    name: shortened(&heap.edge_name(edge).unwrap_or_default()),
+                    name: shortened(&if_known(heap.edge_name(edge))),
                 })
             })
             .collect();

@@ -108,7 +108,7 @@ fn options(config: &TakeHeapArgs) -> HeapOptions {
 /// It would be stopped for too long.
 fn announce(pid: u32, heap: &mut RunningHeap) -> anyhow::Result<()> {
     let stop = heap.longest_stop()?;
-    let command = proc_status::command_line(pid).unwrap_or_default();
+    let command = proc_status::last_command_line(pid);
     print::message(format!(
         "stops process {pid} ({}, CPython {}) for at most about {} (predicted) to copy {}; blocking \
          system calls in it may return EINTR, which Python itself repeats",
@@ -121,7 +121,7 @@ fn announce(pid: u32, heap: &mut RunningHeap) -> anyhow::Result<()> {
 }
 
 fn duration(time: Duration) -> String {
-    units::duration(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    units::duration(gctrace_units::u64_or_most(time.as_nanos()))
 }
 
 fn write(config: &TakeHeapArgs, graph: &HeapGraph, notes: &[String]) -> anyhow::Result<()> {

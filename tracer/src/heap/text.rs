@@ -59,11 +59,11 @@ fn heap(facts: &HeapFacts) -> String {
         "{command} (pid {}, CPython {}){}: {}, {} of their own, {}; {way}{}.",
         header.pid,
         header.version,
-        taken.unwrap_or_default(),
+        gctrace_units::if_known(taken),
         counted(facts.objects, "object"),
         bytes(facts.bytes),
         counted(facts.references, "reference"),
-        stopped.unwrap_or_default(),
+        gctrace_units::if_known(stopped),
     )
 }
 

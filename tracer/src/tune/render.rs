@@ -8,6 +8,7 @@ use gctrace_analysis::tune::{
     MeasuredDifference, TuneMeasure, TuneMethod, TuneOutcome, TuneRefusal, TuneReport, TuneUnit,
     TunedSetting,
 };
+use gctrace_units::if_known;
 
 /// Characters of a line, if standard output is not a terminal: the table's.
 const WIDE: usize = 100;
@@ -98,7 +99,7 @@ fn table(report: &TuneReport) -> Block {
     let (is_runs, is_blocks) =
         (report.method == TuneMethod::Runs, report.method == TuneMethod::Blocks);
     let found = |setting: &TunedSetting, text: fn(&MeasuredDifference) -> String| {
-        setting.difference(report.measure).map(text).unwrap_or_default()
+        if_known(setting.difference(report.measure).map(text))
     };
     Table::of(&report.settings)
         .left("setting", |setting| setting.setting.clone())
@@ -110,9 +111,7 @@ fn table(report: &TuneReport) -> Block {
         .right("difference (95 %)", |setting| found(setting, difference))
         .right("p", |setting| found(setting, |found| format!("{:.4}", found.holm_p_value)))
         .right("pauses", |setting| time(setting.pause_ns))
-        .right_if(is_blocks, "computed", |setting| {
-            setting.computed_share.map(percent).unwrap_or_default()
-        })
+        .right_if(is_blocks, "computed", |setting| if_known(setting.computed_share.map(percent)))
         .right_if(has_memory, "peak memory", |setting| setting.peak_rss_bytes.map(bytes).or_dash())
         .into()
 }
@@ -136,7 +135,7 @@ fn verdict(report: &TuneReport) -> String {
         let setting = report.settings.iter().skip(1).find(is_best)?;
         Some((setting, setting.difference(report.measure)?))
     });
-    let equals = best.map(|(_, found)| equals_of(report, found)).unwrap_or_default();
+    let equals = if_known(best.map(|(_, found)| equals_of(report, found)));
     match (report.outcome, best) {
         (TuneOutcome::Gain, Some((setting, found))) => format!(
             "With {} a {unit} takes {} less{} than with {first}, {} to {} less{}.",
@@ -160,7 +159,7 @@ fn verdict(report: &TuneReport) -> String {
         (TuneOutcome::Refused, _) => {
             let best = report.guess().filter(|_| report.method == TuneMethod::Runs);
             let guess = best.map(|best| format!(" Best guess, of one run: {}.", best.setting));
-            format!("No verdict.{}", guess.unwrap_or_default())
+            format!("No verdict.{}", if_known(guess))
         }
         _ => match report.guessed_gain() {
             Some((setting, found)) => format!(

@@ -13,7 +13,7 @@ use gctrace_analysis::tune::{
     FEWEST_RUNS, MOST_RUNS, Measured, MeasuredRuns, TuneOutcome, TuneReport, TuneUnit, compare,
 };
 use gctrace_settings::{AppliedProcess, ApplyRequest, CollectionSums, GcSetting, SettledSteps};
-use gctrace_units::{beyond, sum};
+use gctrace_units::{beyond, if_known, met, sum, u32_or_most, u64_or_most};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -151,7 +151,7 @@ fn announce(tuner: &Tuner<'_>, seen: &ComparedRuns, wall: Duration) {
     // The first again, for its noise.
     let runs = seen.settings.len() + FEWEST_RUNS - 1;
     let names: Vec<String> = seen.settings.iter().skip(1).map(GcSetting::to_string).collect();
-    let rest = wall * u32::try_from(runs - 1).unwrap_or(u32::MAX);
+    let rest = wall * u32_or_most(runs - 1);
     let most = match tuner.config.precision {
         Some(_) => String::new(),
         None => format!(", {MOST_RUNS} at most"),
@@ -176,7 +176,7 @@ fn announce(tuner: &Tuner<'_>, seen: &ComparedRuns, wall: Duration) {
 /// `1 min 25 s`.
 fn time(time: Duration) -> String {
     match time.as_secs() {
-        ..60 => duration(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
+        ..60 => duration(u64_or_most(time.as_nanos())),
         seconds => format!("{} min {} s", seconds / 60, seconds % 60),
     }
 }
@@ -293,7 +293,7 @@ fn told(setting: &GcSetting, run: &TunedRun) -> String {
         _ => setting.to_string(),
     };
     let [wall, cpu] = [Some(wall_ns), cpu_ns].map(|ns| ns.map(|ns| duration(ns as u64)));
-    let mut text = format!("{name}: {}", wall.unwrap_or_default());
+    let mut text = format!("{name}: {}", if_known(wall));
     if let (Some(cpu), Some(all_ns), Some(ns)) = (cpu, cpu_ns, collecting_ns) {
         let share = if all_ns > 0.0 { ns / all_ns } else { 0.0 };
         text += &format!(
@@ -406,7 +406,7 @@ fn stepwise(ranks: &[AppliedProcess], peak_rss_bytes: Option<u64>) -> Option<Mea
     };
     let mean = |all: Vec<f64>| all.iter().sum::<f64>() / all.len() as f64;
     let collections = [0, 1, 2].map(|generation: usize| {
-        let of = |one: &SettledSteps| one.collections.get(generation).map_or(0, |count| *count);
+        let of = |one: &SettledSteps| met(one.collections.get(generation));
         settled.iter().map(|one| of(one) as f64).sum::<f64>() / settled.len() as f64
     });
     Some(Measured {

@@ -81,7 +81,7 @@ impl WrittenFrames {
             self.name_bytes += name.len();
             self.names.insert_full(name.into()).0
         });
-        u32::try_from(index).unwrap_or(u32::MAX)
+        gctrace_units::u32_or_most(index)
     }
 
     fn name_at(&self, index: u32) -> &str {

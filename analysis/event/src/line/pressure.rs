@@ -106,7 +106,7 @@ impl CounterTracks {
 fn per_second(count: u64, ns: u64) -> u64 {
     let scaled = u128::from(count) * 1_000_000_000;
     let rate = scaled.checked_div(u128::from(ns)).unwrap_or(0);
-    u64::try_from(rate).unwrap_or(u64::MAX)
+    gctrace_units::u64_or_most(rate)
 }
 
 fn push_rate_sample(out: &mut Vec<u8>, at: SamplePoint, rate: u64) -> io::Result<()> {

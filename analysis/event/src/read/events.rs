@@ -10,6 +10,7 @@ pub use frames::StackFrameEntry;
 pub use properties::{TraceMember, TraceProperty};
 
 use self::properties::KnownMember;
+use gctrace_units::part;
 
 use super::error::{ReadError, TracePlace, TracePosition, describe, excerpt};
 use super::input::{FIRST_BYTES, ReadWindow, TraceInput};
@@ -58,7 +59,9 @@ impl ChromeEvent<'_> {
     pub fn work(&self) -> Option<(Option<u32>, u64, u64)> {
         let timed = matches!(self.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i"));
         let start_ns = self.ts.us_as_ns().filter(|_| timed)?;
-        let end_ns = gctrace_units::after(start_ns, self.dur.us_as_ns().unwrap_or(0));
+        let length_ns = self.dur.us_as_ns();
+        let end_ns =
+            length_ns.map_or(start_ns, |length_ns| gctrace_units::after(start_ns, length_ns));
         let pid = self.pid.unsigned().and_then(|pid| u32::try_from(pid).ok());
         Some((pid, start_ns, end_ns))
     }
@@ -237,7 +240,7 @@ impl EventReader {
 
     fn take(&mut self, fields: &FieldRanges) -> ChromeEvent<'_> {
         let (text, place) = self.window.take_event(fields.end);
-        let value = |range: &Range<usize>| JsonValue(text.get(range.clone()).unwrap_or_default());
+        let value = |range: &Range<usize>| JsonValue(part(text, range.clone()));
         ChromeEvent {
             category: value(&fields.category),
             name: value(&fields.name),
@@ -344,7 +347,7 @@ impl EventReader {
         let Some(end) = self.scanned(scan::string)? else {
             return Ok(None);
         };
-        let key = which(self.window.rest().get(..end).unwrap_or_default());
+        let key = which(part(self.window.rest(), ..end));
         self.window.advance(end);
         match self.window.peek()? {
             Some(b':') => {
@@ -481,7 +484,7 @@ impl EventReader {
             file: self.name(),
             position: self.window.position(at),
             expected,
-            found: excerpt(self.window.rest().get(at..).unwrap_or_default()),
+            found: excerpt(part(self.window.rest(), at..)),
             events: self.window.events(),
         }
     }

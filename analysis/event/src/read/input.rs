@@ -7,6 +7,7 @@ use super::error::{ReadError, TracePlace, TracePosition, line_ends};
 use super::scan;
 use crate::TraceCompression;
 use flate2::read::MultiGzDecoder;
+use gctrace_units::part;
 use std::fs::{File, FileType};
 use std::io;
 use std::io::Read;
@@ -246,7 +247,7 @@ impl ReadWindow {
 
     /// The bytes not yet used.
     pub(crate) fn rest(&self) -> &[u8] {
-        self.buffer.get(self.unused.clone()).unwrap_or_default()
+        part(&self.buffer, self.unused.clone())
     }
 
     /// Uses up `count` bytes.
@@ -347,7 +348,7 @@ impl ReadWindow {
     }
 
     fn count_lines(&mut self, to: usize) {
-        let text = self.buffer.get(self.counted..to).unwrap_or_default();
+        let text = part(&self.buffer, self.counted..to);
         self.lines += line_ends(text);
         self.counted = to;
     }
@@ -368,7 +369,7 @@ impl ReadWindow {
         TracePlace {
             byte: self.base + index as u64,
             lines: self.lines,
-            uncounted: self.buffer.get(self.counted..index).unwrap_or_default(),
+            uncounted: part(&self.buffer, self.counted..index),
         }
     }
 

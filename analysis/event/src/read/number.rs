@@ -46,7 +46,7 @@ fn thousandths(fraction: &[u8]) -> Option<u64> {
             _ => value = value * 10 + digit,
         }
     }
-    let rest = fraction.get(4..).unwrap_or_default();
+    let rest = gctrace_units::part(fraction, 4..);
     rest.iter().all(u8::is_ascii_digit).then_some(value)
 }
 

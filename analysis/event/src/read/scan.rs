@@ -5,6 +5,7 @@
 //! than JSON in two points, for files that exist: `NaN` and `Infinity` (Python's `json` writes
 //! them) and raw control characters in strings.
 
+use gctrace_units::part;
 use std::ops::Range;
 
 /// Nesting allowed within one event; deeper text is refused, so that no file exhausts the stack.
@@ -88,7 +89,7 @@ pub(crate) fn member(text: &[u8], at: usize) -> Result<ObjectMember, ScanStop> {
 
 /// Index of the first byte from `at` on that is not white space.
 pub(crate) fn space(text: &[u8], at: usize) -> usize {
-    let rest = text.get(at..).unwrap_or_default();
+    let rest = part(text, at..);
     rest.iter()
         .position(|byte| !matches!(byte, b' ' | b'\n' | b'\r' | b'\t'))
         .map_or(text.len(), |skipped| at + skipped)
@@ -164,7 +165,7 @@ fn end_of_digits(text: &[u8], mut at: usize) -> usize {
             others => return at + (others.trailing_zeros() / u8::BITS) as usize,
         }
     }
-    let rest = text.get(at..).unwrap_or_default();
+    let rest = part(text, at..);
     at + rest.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
@@ -179,7 +180,7 @@ fn word(text: &[u8], at: usize) -> Step {
     let rest = text.get(at..).ok_or(ScanStop::More)?;
     let length = rest.iter().position(|byte| !in_word(*byte));
     let length = length.ok_or(ScanStop::More)?;
-    let word = rest.get(..length).unwrap_or_default();
+    let word = part(rest, ..length);
     let known = match word.first() {
         Some(b'0'..=b'9') => number(word),
         Some(b'-') => word == b"-Infinity" || word.get(1..).is_some_and(number),
@@ -192,13 +193,13 @@ fn word(text: &[u8], at: usize) -> Step {
 fn number(word: &[u8]) -> bool {
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let whole = digits(word);
-    let mut rest = word.get(whole..).unwrap_or_default();
+    let mut rest = part(word, whole..);
     if let Some(fraction) = rest.strip_prefix(b".") {
         let length = digits(fraction);
         if length == 0 {
             return false;
         }
-        rest = fraction.get(length..).unwrap_or_default();
+        rest = part(fraction, length..);
     }
     if let [b'e' | b'E', exponent @ ..] = rest {
         let exponent = match exponent {

@@ -323,7 +323,7 @@ fn metadata<'a>(
     names: &mut FrameNumbers,
     report: &mut impl FnMut(Problem),
 ) -> Result<DecodedItem<'a>, DecodeError> {
-    let record = match event.name.raw_text().unwrap_or_default() {
+    let record = match event.name.raw_text().ok_or(DecodeError::Other)? {
         b"gctrace_header" => {
             return Ok(DecodedItem::Header(args(event, "the header is damaged")?));
         }
@@ -388,7 +388,7 @@ fn end(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) -> Result<Trac
 }
 
 fn instant<'a>(event: &ChromeEvent<'a>) -> Result<DecodedItem<'a>, DecodeError> {
-    let record = match event.name.raw_text().unwrap_or_default() {
+    let record = match event.name.raw_text().ok_or(DecodeError::Other)? {
         b"gctrace_process_exit" => Record::ProcessExit(ProcessExit {
             pid: id(event.pid).ok_or(ProcessExit::KIND.no_pid)?,
             at_ns: time(event.ts)?,

@@ -2,7 +2,7 @@
 //!
 //! Their source is CUPTI, through gctrace's injected library or the PyTorch profiler.
 
-use super::kind::{Phase, declare};
+use super::kind::{Phase, declare, shown};
 use bitcode::{Decode, Encode};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -167,7 +167,7 @@ declare! {
         ("cuda_sync", Cow::Borrowed(self.kind.into()))
     }
     fn line_ids(&self) -> (u32, u64) {
-        (self.pid.or(self.device).unwrap_or(0), self.stream.unwrap_or(0))
+        (shown(self.pid.or(self.device)), shown(self.stream))
     }
 }
 
@@ -271,7 +271,7 @@ declare! {
         (self.kind.category(), Cow::Borrowed(&self.name))
     }
     fn line_ids(&self) -> (u32, u64) {
-        (self.pid.unwrap_or(0), self.tid.unwrap_or(0).into())
+        (shown(self.pid), shown(self.tid).into())
     }
 }
 

@@ -27,6 +27,14 @@ pub struct Head {
     pub stack: Option<FrameId>,
 }
 
+impl Head {
+    /// The time at which its process id is looked up: what has none names something of the latest process.
+    #[must_use]
+    pub fn looked_up_ns(&self) -> u64 {
+        self.span_ns.map_or(u64::MAX, |(start_ns, _)| start_ns)
+    }
+}
+
 /// The form of a record's line in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -155,7 +163,7 @@ pub(crate) trait Declared: Sized {
 
     /// `pid` and `tid` of its line. Of GPU work a viewer knows devices and streams.
     fn line_ids(&self) -> (u32, u64) {
-        let pid = self.pid().unwrap_or(0);
+        let pid = shown(self.pid());
         (pid, self.tid().unwrap_or(pid).into())
     }
 
@@ -222,6 +230,11 @@ impl<T: Copy> HeadField<T> for Option<T> {
     fn known_mut(&mut self) -> Option<&mut T> {
         self.as_mut()
     }
+}
+
+/// An id in a line: viewers need a number.
+pub(crate) fn shown<T: Default>(id: Option<T>) -> T {
+    id.unwrap_or_default()
 }
 
 pub(crate) const fn is_given(fields: &[&str]) -> bool {

@@ -115,7 +115,7 @@ fn late(ledgers: &[Vec<RankLedger>]) -> Vec<Option<LateRank>> {
 fn cause(devices: &[RankLedger], early: &[&LateSums]) -> Option<LateRank> {
     let late = devices.iter().map(|device| &device.sums.late);
     let late: Vec<&LateSums> = late.collect();
-    let idle = |sums: &LateSums, cause| sums.idle_ns.get(&cause).copied().unwrap_or(0);
+    let idle = |sums: &LateSums, cause| gctrace_units::met(sums.idle_ns.get(&cause));
     let longer = |of: &dyn Fn(&LateSums) -> u64| {
         let total = |of_all: &[&LateSums]| signed(of_all.iter().map(|sums| of(sums)).sum());
         difference(total(&late), total(early))

@@ -106,8 +106,7 @@ impl ReplayLayout {
     ) -> Self {
         let (timeline, offset_ns) = (job.timelines[at], job.offsets_ns[at]);
         let shift = i128::from(offset_ns) - base;
-        // Without anything the time of the origin does not matter.
-        let first_ns = timeline.first_ns().unwrap_or_default();
+        let first_ns = timeline.origin_ns();
         let layout = Self {
             shift,
             offset_ns,
@@ -170,7 +169,7 @@ impl ReplayLayout {
 
     /// How long a launch call itself took beyond others, in ns; 0 if it returned soon.
     pub(super) fn loading_ns(&self, call: CallIndex) -> i64 {
-        self.loading.get(&call).copied().unwrap_or(0)
+        gctrace_units::met(self.loading.get(&call))
     }
 
     /// Start and end of a call on the clock of the timeline.

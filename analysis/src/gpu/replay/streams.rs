@@ -185,7 +185,7 @@ fn loading(
         let Call { start_ns, end_ns, .. } = timeline.calls[call];
         let within_ns = signed(duration_ns(start_ns, end_ns.min(op.start_ns)));
         let others_ns = typical.launch_ns[op.kind as usize].max(0);
-        let by_ns = within_ns - others_ns - held_up.get(&call).copied().unwrap_or(0);
+        let by_ns = within_ns - others_ns - gctrace_units::met(held_up.get(&call));
         // A call that waits for room in a full queue is long before its operation.
         let starts_soon = duration_ns(end_ns, op.start_ns) < LONG_LAUNCH_NS.unsigned_abs();
         if by_ns >= LONG_LAUNCH_NS && starts_soon {
@@ -217,7 +217,7 @@ fn link(
         let (content, (start, _)) = (&timeline.ops[*op], layout.op(*op));
         let kind = content.kind as usize;
         if let Some(call) = content.call {
-            let held_up_ns = held_up.get(&call).copied().unwrap_or(0);
+            let held_up_ns = gctrace_units::met(held_up.get(&call));
             builder.edge(layout.call(call).0, start, later(typical.launch_ns[kind], held_up_ns));
         }
         let ended = |running: &OpIndex| layout.op_span(*running).1 <= content.start_ns;

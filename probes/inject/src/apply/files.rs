@@ -164,7 +164,7 @@ pub(crate) fn peak_rss_bytes() -> Option<u64> {
 pub(crate) fn command_line() -> String {
     let mut text = [0; 1000];
     let length = read_into(Path::new("/proc/self/cmdline"), &mut text);
-    let text = String::from_utf8_lossy(text.get(..length).unwrap_or_default());
+    let text = String::from_utf8_lossy(gctrace_units::part(&text, ..length));
     text.trim_end_matches('\0').replace('\0', " ")
 }
 

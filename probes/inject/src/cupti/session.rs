@@ -175,7 +175,7 @@ impl CuptiSession {
         let last_error_ns = self.reported_error_ns.load(Ordering::Relaxed);
         if last_error_ns == 0 || error_ns >= gctrace_units::times(last_error_ns, 2) {
             self.reported_error_ns.store(error_ns.max(1), Ordering::Relaxed);
-            let error_ns = i64::try_from(error_ns).unwrap_or(i64::MAX);
+            let error_ns = gctrace_units::i64_or_most(error_ns);
             report(self.ring, CuptiState::Calibrated, error_ns, "");
         }
     }

@@ -15,7 +15,7 @@ use crate::process_ring::{
 };
 use crate::recording::{expected, guarded};
 use gctrace_ring::{HookState, LostKind, PythonMessage, RingPause, TimeInterval, WorkKind};
-use gctrace_units::duration_ns;
+use gctrace_units::{duration_ns, u32_or_most};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -185,8 +185,7 @@ impl HookedInterpreter {
         let interval = TimeInterval { start_ns: state.start_ns, end_ns };
         let start_cpu_ns = std::mem::take(&mut state.start_cpu_ns);
         let cpu_ns = end_cpu_ns.checked_sub(start_cpu_ns).filter(|_| start_cpu_ns > 0);
-        let objects =
-            |count: Option<i64>| count.map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX));
+        let objects = |count: Option<i64>| count.map_or(0, u32_or_most);
         let pause = RingPause {
             interval,
             tid: tid(),

@@ -57,7 +57,7 @@ impl CollectorState {
     pub(crate) fn oldest_objects(self) -> Option<u32> {
         // SAFETY: in the state of the interpreter, which runs.
         let count = unsafe { word(self.oldest?) };
-        Some(u32::try_from(count).unwrap_or(u32::MAX))
+        Some(gctrace_units::u32_or_most(count))
     }
 
     /// Objects that the last full collection left (`long_lived_total`), and survivors of collections of

@@ -6,7 +6,7 @@
 
 use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
-use super::raw_frame::{RawFrame, RawFrameLayout};
+use super::raw_frame::{RawFrame, RawFrameLayout, line_number};
 use crate::process_ring::PythonRing;
 use gctrace_cpython::offsets::FrameObject;
 use gctrace_ring::{NO_TEXT, OUTER_FRAMES, TextId};
@@ -268,7 +268,7 @@ impl RunningLine {
             (Some(_), None) => 0,
             (None, _) => self.at,
         };
-        u32::try_from(line).unwrap_or(0)
+        line_number(line)
     }
 }
 
@@ -319,7 +319,7 @@ impl ThreadFrame {
                 (Self::Raw(_), None) => 0,
             }
         };
-        u32::try_from(line).unwrap_or(0)
+        line_number(line)
     }
 
     fn caller(&self, api: &'static PythonApi) -> Option<Self> {

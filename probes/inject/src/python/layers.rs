@@ -411,7 +411,7 @@ fn row_of(row: &OwnedRef, text: &dyn Fn(&OwnedRef) -> TextId) -> Option<RingLaye
         shape: text(shape),
         tied: text(tied),
         device: text(device),
-        calls: u32::try_from(calls).unwrap_or(u32::MAX),
+        calls: gctrace_units::u32_or_most(calls),
         held: HeldBytes { weights, gradients, buffers, optimizer },
         made: MadeBytes { outputs, saved, output_gradients },
     })

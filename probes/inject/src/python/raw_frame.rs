@@ -12,6 +12,11 @@ use super::object::OwnedRef;
 use gctrace_cpython::offsets::InterpreterFrame;
 use gctrace_cpython::{Memory as _, frames};
 
+/// A line as a ring has it: 0 is unknown, as a negative one is, which CPython returns if it knows none.
+pub(super) fn line_number(line: i32) -> u32 {
+    u32::try_from(line).unwrap_or(0)
+}
+
 /// Where frames are, in an interpreter that was seen to have them there.
 #[derive(Clone, Copy)]
 pub(super) struct RawFrameLayout(&'static InterpreterFrame);
@@ -86,7 +91,7 @@ impl RawFrameLayout {
         let at = frames::instruction(&mut memory(), frame, address(code), &self.0.stack);
         let at = at.and_then(|at| at.try_into().ok()).unwrap_or(-1);
         // SAFETY: the lock is held, the code object alive.
-        u32::try_from(unsafe { line(code, at) }).unwrap_or(0)
+        line_number(unsafe { line(code, at) })
     }
 
     /// The frame in a generator, coroutine or asynchronous generator with this code.

@@ -73,7 +73,7 @@ pub(super) fn plain_calls(body: &[Instruction], pointer: u64) -> usize {
 }
 
 fn calls(body: &[Native], load: &PointerLoad) -> bool {
-    let rest = body.get(load.next..).unwrap_or_default();
+    let rest = gctrace_units::part(body, load.next..);
     rest.iter().take(GUESS_SPAN).any(|one| one.target_register() == Some(load.register))
 }
 

@@ -1,6 +1,6 @@
 //! Losses and cost of a recording, as its sources add them up while it runs.
 
-use gctrace_units::{add_to, beyond, sum};
+use gctrace_units::{add_to, beyond, met, sum};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Losses and probe hits so far.
@@ -71,7 +71,7 @@ impl CollectionLosses {
         lost_by_probes: &HashMap<u32, u64>,
         waiting: &HashMap<u32, u64>,
     ) -> u64 {
-        let known = |of: &HashMap<u32, u64>, pid| of.get(pid).copied().unwrap_or(0);
+        let known = |of: &HashMap<u32, u64>, pid| met(of.get(pid));
         let alone = |pid| sum([known(&self.injected_alone, pid), known(waiting, pid)]);
         let probed = lost_by_probes.iter().map(|(pid, lost)| beyond(*lost, alone(pid)));
         let unprobed = self

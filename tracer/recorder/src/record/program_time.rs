@@ -4,7 +4,7 @@
 //! gctrace; what still runs, or was attached to, is read from its clock.
 
 use gctrace_probes::proc_status;
-use gctrace_units::{beyond, sum};
+use gctrace_units::{beyond, met, sum};
 use nix::time::ClockId;
 use nix::unistd::Pid;
 use std::collections::HashMap;
@@ -39,9 +39,7 @@ impl ProgramTime {
     ) -> Option<u64> {
         let mut used: HashMap<u32, u64> = self.attached.into_iter().collect();
         used.extend(running.into_iter().filter_map(|pid| Some((pid, used_ns(pid)?))));
-        let since = used
-            .iter()
-            .map(|(pid, used_ns)| beyond(*used_ns, self.before.get(pid).copied().unwrap_or(0)));
+        let since = used.iter().map(|(pid, used_ns)| beyond(*used_ns, met(self.before.get(pid))));
         since.chain(ended_ns).reduce(u64::saturating_add)
     }
 }

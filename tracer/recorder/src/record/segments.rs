@@ -23,7 +23,7 @@ use gctrace_event::{
     Note, Record, RecordedTotals, Segment, TraceCompression, TraceEnd, TraceFile, TraceHeader,
     WriteError,
 };
-use gctrace_units::{after, beyond, duration_ns, sum};
+use gctrace_units::{after, beyond, duration_ns, met, sum};
 use gpu::HeldGpuWork;
 use requests::{KeepRequests, LongEvent};
 use std::collections::{BTreeMap, VecDeque};
@@ -353,7 +353,7 @@ impl SegmentedTrace {
         self.totals.not_kept = self.requests.not_kept();
         let before = std::mem::replace(&mut self.lost, lost);
         let newly = self.lost.iter().map(|(place, count)| {
-            let earlier = before.get(place).copied().unwrap_or(0);
+            let earlier = met(before.get(place));
             (place.clone(), beyond(*count, earlier))
         });
         let newly: BTreeMap<String, u64> = newly.filter(|(_, count)| *count > 0).collect();

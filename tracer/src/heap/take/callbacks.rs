@@ -385,7 +385,7 @@ impl SeenCollections {
             }
             Some((most, ..)) if *most >= count => {}
             _ => {
-                let command = proc_status::command_line(pid).unwrap_or_default();
+                let command = proc_status::last_command_line(pid);
                 self.most = Some((count, pid, shell_line(&command)));
             }
         }

@@ -218,7 +218,7 @@ fn change(index: usize, advice: &Advice, report: &Report) -> Vec<Block> {
         text: advice.action.clone(),
         first: format!("{INDENT}{}  ", index + 1),
         indent: BEHIND,
-        aside: effect(advice, report).unwrap_or_default(),
+        aside: gctrace_units::if_known(effect(advice, report)),
         ..Paragraph::default()
     };
     let measured = measured(advice).into_iter().map(|text| hanging(text, BEHIND, BEHIND));

@@ -178,7 +178,7 @@ fn cycles(garbage: &GarbageReport) -> Vec<Block> {
             format!(
                 "({}) {}",
                 number + 1,
-                cycle.location.as_ref().map(cycles::place).unwrap_or_default()
+                gctrace_units::if_known(cycle.location.as_ref().map(cycles::place))
             )
         });
     let mut blocks = vec![table.into()];

@@ -58,8 +58,11 @@ pub(crate) fn name(id: DeviceId, all: &[DeviceId]) -> String {
     let same = |of: fn(&DeviceId) -> Option<u64>| all.iter().all(|other| of(other) == of(&id));
     let mut name = format!("GPU {}", id.device);
     let by_rank = all.iter().all(|other| other.rank.is_some());
-    if by_rank && !same(|id| id.rank.map(u64::from)) {
-        name += &format!(" of rank {}", id.rank.unwrap_or(0));
+    if let Some(rank) = id.rank
+        && by_rank
+        && !same(|id| id.rank.map(u64::from))
+    {
+        name += &format!(" of rank {rank}");
     } else if !same(|id| Some(u64::from(id.pid))) {
         name += &format!(" of process {}", id.pid);
     }

@@ -123,12 +123,12 @@ fn legend(report: &Report) -> String {
         more => format!("{more} more GPUs (--format json lists more). "),
     };
     let samples: u64 = report.gpus.iter().map(|gpu| gpu.samples).sum();
-    let covered = report.gpus.iter().map(|gpu| gpu.covered_ns).max();
+    let covered_ns = report.gpus.iter().fold(0, |most, gpu| gpu.covered_ns.max(most));
     format!(
         "{more}{} over {}. Busy: utilization by NVML, the share of a window of 1/6 s to \
          1 s in which any kernel ran. Gaps as short as a pause do not show, so this is context, not \
          evidence of the cost of pauses.",
         counted(samples, "sample"),
-        duration(covered.unwrap_or(0))
+        duration(covered_ns)
     )
 }

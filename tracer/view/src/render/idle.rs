@@ -122,10 +122,10 @@ fn waited(ledger: &IdleLedger, wait: &RankWait) -> String {
             None => "more work on its GPU".to_owned(),
         };
         let place = late.place.as_ref().map(|place| format!(", {}", text(place)));
-        format!(" (late: {of_it}{cause}{})", place.unwrap_or_default())
+        format!(" (late: {of_it}{cause}{})", gctrace_units::if_known(place))
     });
     let share = percent(share(wait.time_ns, ledger.span_ns));
-    format!("{share} for rank {}{}", wait.rank, late.unwrap_or_default())
+    format!("{share} for rank {}{}", wait.rank, gctrace_units::if_known(late))
 }
 
 /// What to change, the largest saving first.

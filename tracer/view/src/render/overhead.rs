@@ -92,7 +92,7 @@ pub(crate) fn cost_elsewhere(report: &Report) -> Option<String> {
         total.map(|ns| format!(" {}{} in total:", duration(ns), mark(report.overhead.basis)));
     Some(format!(
         "Other processes of the same Python, which were not recorded, ran longer for the probes,{} {}.",
-        total.unwrap_or_default(),
+        gctrace_units::if_known(total),
         costs.join(" and "),
     ))
 }

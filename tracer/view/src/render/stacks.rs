@@ -11,7 +11,7 @@ use gctrace_analysis::report::{
     LineReport, LinesReport, Location, PauseTotal, ProcessReport, Report, StackReport,
 };
 use gctrace_event::Frame;
-use gctrace_units::{beyond, sum};
+use gctrace_units::{beyond, if_known, part, sum};
 
 /// Maximum number of lines listed; the others are in the JSON.
 const LINES_SHOWN: usize = 10;
@@ -148,9 +148,7 @@ fn line_table(lines: &LinesReport, names: &FileNames<'_>) -> Vec<Block> {
         .right("time", |line| Cell::figure(duration(line.pauses.time_ns), line.pauses.time_ns))
         .right("longest", |line| Cell::figure(duration(line.max_ns), line.max_ns))
         .right(&format!("gen {}", heads.join("/")), by_generation)
-        .left("line", |line| {
-            Cell::from(names.line(line)).below(below(line, names).unwrap_or_default())
-        });
+        .left("line", |line| Cell::from(names.line(line)).below(if_known(below(line, names))));
     std::iter::once(table.sortable().into()).chain(others(lines)).collect()
 }
 
@@ -271,7 +269,7 @@ fn stack_lines(stack: &StackReport, names: &FileNames<'_>) -> Vec<Block> {
     let known = |frame: &Location| frame.function != Frame::OUTER;
     let outer = frames.last().is_some_and(|frame| !known(frame));
     if outer {
-        frames = frames.get(..frames.len() - 1).unwrap_or_default();
+        frames = part(frames, ..frames.len() - 1);
     }
     let shown = frames.iter().take(FRAMES_SHOWN).map(|frame| names.place(frame));
     let more = frames.iter().skip(FRAMES_SHOWN).count() as u64;

@@ -151,7 +151,8 @@ fn missing(why: Option<NoComparison>) -> String {
 }
 
 fn with_full(comparison: &StepComparison) -> String {
-    let Some(difference) = comparison.difference else {
+    let means = comparison.mean_ns.zip(comparison.other_mean_ns);
+    let Some((difference, (mean_ns, other_mean_ns))) = comparison.difference.zip(means) else {
         return format!(
             "Steps with a full collection cannot be compared with those without: {}.",
             missing(comparison.missing)
@@ -160,9 +161,9 @@ fn with_full(comparison: &StepComparison) -> String {
     format!(
         "The {} with a full collection took {} on average, the {} without {}: {}, {}{}.",
         counted(comparison.count, "step"),
-        duration(comparison.mean_ns.unwrap_or(0)),
+        duration(mean_ns),
         count(comparison.other_count),
-        duration(comparison.other_mean_ns.unwrap_or(0)),
+        duration(other_mean_ns),
         longer(difference),
         interval(difference),
         mark(comparison.basis)
@@ -193,9 +194,9 @@ fn after_full(comparison: &MedianComparison) -> Option<String> {
     Some(format!(
         "The {} after a full collection took {} (median), the {} others {}: {}, {}{}.",
         counted(comparison.count, "step"),
-        duration(comparison.median_ns.unwrap_or(0)),
+        duration(comparison.median_ns?),
         count(comparison.other_count),
-        duration(comparison.other_median_ns.unwrap_or(0)),
+        duration(comparison.other_median_ns?),
         longer(difference),
         interval(difference),
         mark(comparison.basis)

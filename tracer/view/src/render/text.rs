@@ -70,8 +70,8 @@ pub(super) fn change(index: usize, advice: &Advice, report: &Report) -> Block {
         action: advice.action.clone(),
         why: advice.why.clone(),
         saves: saves(advice, report),
-        code: advice.code.clone().unwrap_or_default(),
-        risk: advice.risk.clone().unwrap_or_default(),
+        code: gctrace_units::if_known(advice.code.clone()),
+        risk: gctrace_units::if_known(advice.risk.clone()),
     })
 }
 

@@ -22,8 +22,8 @@ impl EventReader {
     pub(super) fn take_frame(&mut self, member: ObjectMember) -> StackFrameEntry<'_> {
         let (text, place) = self.window.take(member.value.end);
         StackFrameEntry {
-            key: text.get(member.key).unwrap_or_default(),
-            value: JsonValue(text.get(member.value).unwrap_or_default()),
+            key: gctrace_units::part(text, member.key),
+            value: JsonValue(gctrace_units::part(text, member.value)),
             place,
         }
     }

@@ -127,7 +127,7 @@ impl EventReader {
         value: Range<usize>,
     ) -> TraceMember<'_> {
         let (text, place) = self.window.take(value.end);
-        TraceMember { known, value: JsonValue(text.get(value).unwrap_or_default()), place }
+        TraceMember { known, value: JsonValue(gctrace_units::part(text, value)), place }
     }
 
     /// The next member of the object `distributedInfo`, if there is one.

@@ -119,7 +119,7 @@ impl CodeFilter {
 
     /// An operator outside of others.
     pub(super) fn operator(&mut self, event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
-        let name = event.name.raw_text().unwrap_or_default();
+        let name = event.name.raw_text().ok_or(DecodeError::Other)?;
         if !name.windows(2).any(|pair| pair == b"::") || name.starts_with(AROUND) {
             return Err(DecodeError::Other);
         }

@@ -16,7 +16,7 @@ pub(super) fn slice(
     event: &ChromeEvent<'_>,
     codes: &mut CodeFilter,
 ) -> Result<Record, DecodeError> {
-    let category = event.category.raw_text().unwrap_or_default();
+    let category = event.category.raw_text().ok_or(DecodeError::Other)?;
     if let Some(layer) = CudaLayer::from_category(category) {
         return Ok(Record::CudaCall(call(event, layer)?));
     }
@@ -147,7 +147,7 @@ fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
         device: 0,
         stream: 0,
         kind,
-        name: event.name.text().unwrap_or_default().into_owned(),
+        name: gctrace_units::if_known(event.name.text()).into_owned(),
         start_ns,
         end_ns,
         ..GpuOp::default()
@@ -161,7 +161,9 @@ fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
             b"correlation" => op.correlation = number(value).filter(|id| *id != 0),
             b"bytes" => op.bytes = number(value),
             b"process" => op.pid = id(value),
-            b"Collective name" => collective.name = value.text().unwrap_or_default().into_owned(),
+            b"Collective name" => {
+                collective.name = gctrace_units::if_known(value.text()).into_owned()
+            }
             b"Process Group Name" => collective.group = value.text().map(|text| text.into_owned()),
             b"Seq" => collective.sequence = number(value),
             b"Group size" => collective.size = id(value),
@@ -178,7 +180,7 @@ fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
 }
 
 fn sync(event: &ChromeEvent<'_>) -> Result<GpuSync, DecodeError> {
-    let name = event.name.raw_text().unwrap_or_default();
+    let name = event.name.raw_text().ok_or(DecodeError::Other)?;
     let kind = GpuSyncKind::from_name(name).ok_or(DecodeError::Other)?;
     let (start_ns, end_ns) = extent(event)?;
     let argument = |name: &str| number(event.args.member(name));

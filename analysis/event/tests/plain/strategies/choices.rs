@@ -1,5 +1,7 @@
 //! Any value of a type, by its `Deserialize`: what a reader would ask of a text is decided by a list of numbers.
 
+#![expect(clippy::expect_used, reason = "helpers of tests fail by panicking")]
+
 use serde::de::value::{Error, StrDeserializer, StringDeserializer};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, IntoDeserializer as _, MapAccess, SeqAccess, Visitor,

@@ -1,6 +1,8 @@
 //! Headers, records and ends of traces, any: of their types, by [`Choices`]. What other tools write, too, is read and
 //! written member by member, and so it is made here.
 
+#![expect(clippy::expect_used, reason = "helpers of tests fail by panicking")]
+
 mod choices;
 
 use choices::Choices;

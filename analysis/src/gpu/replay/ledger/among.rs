@@ -157,5 +157,5 @@ impl GapsAmong {
 
 fn part(time_ns: u64, of_ns: u64, length_ns: u64) -> u64 {
     let part = u128::from(time_ns) * u128::from(of_ns) / u128::from(length_ns.max(1));
-    u64::try_from(part).unwrap_or(u64::MAX)
+    gctrace_units::u64_or_most(part)
 }

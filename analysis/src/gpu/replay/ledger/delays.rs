@@ -108,7 +108,7 @@ impl DelayCauses<'_> {
 
     /// The times between calls.
     fn of_thread(&self, thread: ThreadIndex, chain: &CallChain, delays: &mut Vec<CausedDelay>) {
-        let first_ns = self.timeline.first_ns().unwrap_or_default();
+        let first_ns = self.timeline.origin_ns();
         for (place, call) in chain.calls.iter().enumerate() {
             let (to_ns, _) = self.layout.call_span(*call);
             let before = chain.before(place);

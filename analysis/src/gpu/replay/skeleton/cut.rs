@@ -173,7 +173,7 @@ impl<'a> Cut<'a> {
         self.graph.reduce();
         let mut numbers: Vec<Option<u32>> = vec![None; self.times_ns.len()];
         let mut skeleton = Skeleton {
-            origin_ns: timeline.first_ns().unwrap_or_default(),
+            origin_ns: timeline.origin_ns(),
             pauses: timeline.pauses.len() as u64,
             paused_ns: sum(timeline.pauses.iter().map(PauseSpan::duration_ns)),
             ..Skeleton::default()

@@ -215,7 +215,8 @@ impl JoinedReplay<'_> {
         let returned_ns = self.mark(rank, stepping.end);
         let finished = stepping.finished.map(|node| self.on_clock(self.time(rank, node)));
         let start_ns = self.mark(rank, stepping.start);
-        Some(duration_ns(start_ns, returned_ns.max(finished.unwrap_or(0))))
+        let end_ns = finished.map_or(returned_ns, |finished_ns| returned_ns.max(finished_ns));
+        Some(duration_ns(start_ns, end_ns))
     }
 
     /// For each collective that the skeletons were joined at, the time that its members waited in it

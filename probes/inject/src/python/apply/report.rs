@@ -23,7 +23,7 @@ impl Agent {
             pid: std::process::id(),
             rank: self.options.rank,
             command: command_line(),
-            python: version.split(' ').next().unwrap_or_default().to_owned(),
+            python: version.split_once(' ').map_or(&*version, |(number, _)| number).to_owned(),
             free_threaded: self.api.is_free_threaded(),
             setting: self.options.request.setting.clone(),
             start_ns: now,

@@ -66,8 +66,7 @@ impl Budget {
 
     fn allow(&mut self, cpu_ns: u64) {
         let share = u128::from(cpu_ns) * u128::from(self.ppm) / 1_000_000;
-        self.allowed_ns =
-            gctrace_units::sum([self.prepaid_ns, u64::try_from(share).unwrap_or(u64::MAX)]);
+        self.allowed_ns = gctrace_units::sum([self.prepaid_ns, gctrace_units::u64_or_most(share)]);
     }
 
     /// A collection was examined. `cpu_ns`: the CPU time of the process, read only if it matters.

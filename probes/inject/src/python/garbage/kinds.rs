@@ -13,7 +13,7 @@ use crate::process_ring::PythonRing;
 use crate::python::api::{NULL, Object, PythonApi};
 use crate::python::frames::CodeNames;
 use crate::python::object::OwnedRef;
-use crate::python::raw_frame::RawFrameLayout;
+use crate::python::raw_frame::{RawFrameLayout, line_number};
 use gctrace_cpython::offsets::{
     CELL_CONTENTS, FrameObject, GENERATOR_FRAME, TRACEBACK_FRAME, TRACEBACK_LAST_INSTRUCTION,
     TRACEBACK_LINE, generator_code, type_qualname,
@@ -177,7 +177,7 @@ impl KindReader {
                 // 3.8
                 None => reference(frame, FrameObject::CODE),
             };
-            (code, line((self.api.PyFrame_GetLineNumber)(frame)))
+            (code, line_number((self.api.PyFrame_GetLineNumber)(frame)))
         }
     }
 
@@ -193,7 +193,7 @@ impl KindReader {
                 }
                 _ => known,
             };
-            (code, line(known))
+            (code, line_number(known))
         }
     }
 
@@ -259,7 +259,7 @@ impl KindReader {
         let line = match (key.line, self.api.PyCode_Addr2Line) {
             // Of no instruction: the first (`co_firstlineno`).
             // SAFETY: a code object that is alive.
-            (0, Some(first)) => line(unsafe { first(code, -1) }),
+            (0, Some(first)) => line_number(unsafe { first(code, -1) }),
             (known, _) => known,
         };
         ring.kind((type_name, function, file, line), false)
@@ -381,8 +381,4 @@ impl KindReader {
             str::from_utf8(bytes).ok()
         }
     }
-}
-
-fn line(number: i32) -> u32 {
-    u32::try_from(number).unwrap_or(0)
 }

@@ -158,6 +158,11 @@ type IsGc = unsafe extern "C" fn(Object) -> c_int;
 #[derive(Clone, Copy)]
 pub(super) struct TypeView(Object);
 
+/// A size, which is never negative: 0 of what is damaged.
+fn positive(size: usize) -> u64 {
+    u64::try_from(size.cast_signed()).unwrap_or(0)
+}
+
 impl TypeView {
     /// # Safety
     /// A type that stays alive as long as the view is used.
@@ -197,13 +202,13 @@ impl TypeView {
     /// `tp_basicsize` in bytes; 0 if it is negative.
     pub(super) fn basic_size(self) -> u64 {
         // SAFETY: a type, by the promise of `new`.
-        u64::try_from(unsafe { word(self.0, type_object::BASIC_SIZE) }.cast_signed()).unwrap_or(0)
+        positive(unsafe { word(self.0, type_object::BASIC_SIZE) })
     }
 
     /// `tp_itemsize` in bytes.
     pub(super) fn item_size(self) -> u64 {
         // SAFETY: as above.
-        u64::try_from(unsafe { word(self.0, type_object::ITEM_SIZE) }.cast_signed()).unwrap_or(0)
+        positive(unsafe { word(self.0, type_object::ITEM_SIZE) })
     }
 
     /// `tp_flags`.

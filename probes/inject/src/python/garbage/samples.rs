@@ -192,7 +192,7 @@ impl Samples {
         };
         let slot = &self.slots[at];
         slot.line.store(line, Relaxed);
-        slot.size.store(u32::try_from(size).unwrap_or(u32::MAX), Relaxed);
+        slot.size.store(gctrace_units::u32_or_most(size), Relaxed);
         slot.block.store(block, Relaxed);
         let bit = 1 << (at % 64);
         if line & FRESH != 0 {

@@ -104,7 +104,7 @@ impl InjectedProcess {
         let Some(ring) = self.rings.iter().find(|ring| ring.role == role) else {
             return false;
         };
-        let maps = proc_status::read(self.facts.process.pid, "maps").unwrap_or_default();
+        let maps = proc_status::maps(self.facts.process.pid);
         // `address rights offset device inode path` (proc_pid_maps(5)).
         String::from_utf8_lossy(&maps).lines().any(|line| {
             let mut words = line.split_ascii_whitespace().skip(4);

@@ -2,7 +2,7 @@
 
 use gctrace_event::{HitCost, ProbeCost};
 use gctrace_ring::{RingConsumer, WorkCost, WorkKind};
-use gctrace_units::{add_to, sum};
+use gctrace_units::{add_to, met, sum};
 
 /// CPU time that the library took from threads of the programs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +37,7 @@ impl LibraryCost {
     }
 
     fn of(&self, kind: WorkKind) -> WorkCost {
-        self.work.get(kind as usize).copied().unwrap_or_default()
+        met(self.work.get(kind as usize))
     }
 
     /// All of it that is likely, in ns.

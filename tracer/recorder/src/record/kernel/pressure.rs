@@ -9,7 +9,7 @@ use crate::record::private_memory::PrivateMemory;
 use gctrace_ebpf::{Arenas, BpfSession, PauseEvent};
 use gctrace_event::{Pressure, Record};
 use gctrace_probes::process_memory;
-use gctrace_units::{beyond, duration_ns};
+use gctrace_units::{add_if_known, beyond, duration_ns};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -110,7 +110,7 @@ impl PressureIntervals {
             .entry(pause.pid)
             .or_insert_with(|| PressureInterval::start(pause.pid, pause.start_ns));
         interval.pressure.collections += 1;
-        interval.pressure.net_containers += pause.young_count.unwrap_or(0);
+        add_if_known(&mut interval.pressure.net_containers, pause.young_count);
         interval.pressure.counts = event.counts.or(interval.pressure.counts);
     }
 

@@ -238,7 +238,7 @@ ENVIRONMENT
 # emulated by one thread: with two, a kernel that modifies its own code (probes, static calls)
 # sometimes executed the old code and panicked.
 boot() {
-    local version=$1 console=$folder/$1/console code=0
+    local version=$1 console=$folder/$1/console code=0 check
     local emulated=(-cpu max -m 2048) append="console=ttyS0"
     if [ "$machine" = aarch64 ]; then
         # Signed return addresses by an algorithm that is fast to emulate.
@@ -252,7 +252,7 @@ boot() {
     if grep 'unpacking failed' "$console.text"; then say "kernel $version: the image does not fit into the machine's memory"; fi
     sed -n 's/^@kernel\t//p' "$console.text" >"$folder/$version/release"
     # Debian's kernels from 5.15 on have everything that recording needs.
-    sed -n 's/^@check\t//p' "$console.text" |
+    sed -n 's/^@check\t\(kernel:\)\?//p' "$console.text" |
         if printf '5.15\n%s\n' "$(cat "$folder/$version/release")" | sort -CV; then
             sed 's/\tskipped\trecording needs root/\tFAILED\trecording needs root/'
         else
@@ -263,6 +263,11 @@ boot() {
         tail -30 "$console.text" >&2
         printf 'the end\tFAILED\tsee %s\n' "$console.text" >>"$folder/$version/results"
     fi
+    for check in "${core[@]}"; do
+        if ! cut -f1 "$folder/$version/results" | grep -qxF "$check"; then
+            printf '%s\tFAILED\tit has no result\n' "$check" >>"$folder/$version/results"
+        fi
+    done
 }
 
 # The table: a line per check, a column per kernel; below it, the reasons for skips and failures.

@@ -46,7 +46,7 @@ pub(crate) fn write_file(
 /// standard output or JSON was asked for.
 ///
 /// # Errors
-/// As of [`write`].
+/// As of [`write()`].
 pub(crate) fn write_of_command(
     to: &OutputArgs<OutputFormat>,
     verbosity: Verbosity,

@@ -282,10 +282,11 @@ fn notes<'a>(
     let steps = |run: &RunFacts<'_>| run.series.is_some_and(|series| series.steps() > 0);
     let short = |run: &RunFacts<'_>| run.series.is_some_and(|series| series.parts.len() < FEWEST);
     let incomplete = |report: &Report| {
-        report
-            .traces
-            .iter()
-            .any(|trace| trace.cut_at.is_some() || trace.damage.is_some() || trace.lost > 0)
+        report.traces.iter().any(|trace| {
+            trace.cut_at.is_some()
+                || trace.damage.is_some()
+                || trace.lost.is_some_and(|lost| lost > 0)
+        })
     };
     let found = [
         (ComparisonNote::NoTraining, !runs().all(known)),

@@ -87,46 +87,46 @@ impl Analysis {
             _ => Verdict { level: Level::Unknown, ..verdict },
         };
         let cuda = cuda::report(self.traces.iter().map(|trace| &trace.cuda).enumerate());
-        let mut report =
-            Report {
-                schema: SCHEMA.to_owned(),
-                gctrace: env!("CARGO_PKG_VERSION").to_owned(),
-                verdict,
-                advice: Vec::new(),
-                runs,
-                by_generation: self.groups(
-                    [Some(0), Some(1), Some(2), None].map(GroupName::Generation),
-                    &self.by_generation,
-                ),
-                by_reason,
-                worst: self.worst_pauses(),
-                lines: self.lines(),
-                pressure: pressure::together(
-                    processes.iter().filter_map(|process| process.pressure.as_ref()),
-                ),
-                not_covered: self.not_covered(&merged.timelines, processes.len(), cuda.is_some()),
-                cuda,
-                counters: self.counters(),
-                cpu: self.cpu(judged.as_ref()),
-                gpu,
-                gpu_bounds: gpu::bounds::report::report(timelines, self.bounds_context()),
-                phases,
-                steps: gpu::steps::report(timelines, &replays, &self.only_full()),
-                gpus: self.gpus(),
-                freed_nothing: self.freed_nothing(),
-                explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
-                garbage: garbage::together(processes.iter().filter_map(|process| {
-                    Some((process.pauses.collected, process.garbage.clone()?))
-                })),
-                overhead: self.overhead(),
-                totals,
-                traces,
-                traces_left_out: 0,
-                processes,
-                missing,
-                gpu_cost: cost,
-                series,
-            };
+        let mut report = Report {
+            schema: SCHEMA.to_owned(),
+            gctrace: env!("CARGO_PKG_VERSION").to_owned(),
+            verdict,
+            advice: Vec::new(),
+            runs,
+            by_generation: self.groups(
+                [Some(0), Some(1), Some(2), None].map(GroupName::Generation),
+                &self.by_generation,
+            ),
+            by_reason,
+            worst: self.worst_pauses(),
+            lines: self.lines(),
+            pressure: pressure::together(
+                processes.iter().filter_map(|process| process.pressure.as_ref()),
+            ),
+            not_covered: self.not_covered(&merged.timelines, processes.len(), cuda.is_some()),
+            cuda,
+            counters: self.counters(),
+            cpu: self.cpu(judged.as_ref()),
+            gpu,
+            gpu_bounds: gpu::bounds::report::report(timelines, self.bounds_context()),
+            phases,
+            steps: gpu::steps::report(timelines, &replays, &self.only_full()),
+            gpus: self.gpus(),
+            freed_nothing: self.freed_nothing(),
+            explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
+            garbage: garbage::together(
+                processes.iter().filter_map(|process| process.garbage.clone()),
+                self.processes.iter().map(|process| process.sums.garbage.freed()),
+            ),
+            overhead: self.overhead(),
+            totals,
+            traces,
+            traces_left_out: 0,
+            processes,
+            missing,
+            gpu_cost: cost,
+            series,
+        };
         let hosts: Vec<Option<&str>> =
             report.traces.iter().map(|trace| trace.host.as_deref()).collect();
         let jobs = report.gpu.as_mut().and_then(|gpu| gpu.ranks.as_mut());

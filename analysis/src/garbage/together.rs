@@ -4,24 +4,25 @@ use super::figures::{CYCLES_REPORTED, KINDS_REPORTED};
 use super::report::{GarbageCycle, GarbageEstimate, GarbageKind, GarbageReport};
 use crate::figure::Basis;
 use crate::time::{add_known, add_to};
-use gctrace_stats::{float, ratio};
+use gctrace_stats::ratio;
+use gctrace_units::sum;
 use std::cmp::Reverse;
 
-/// The garbage of all processes, each with the objects that its collections freed; of one process its report,
-/// unchanged. Steps of different processes are not the same, so that several have no figures per step.
+/// The garbage of all processes. Several processes have no figures per step: their steps differ.
+///
+/// `freed`: what examined collections freed, and what all collections freed, of each process, also of those without a
+/// report, in objects ([`GarbageSums::freed`](super::GarbageSums::freed)).
 pub(crate) fn together(
-    reports: impl Iterator<Item = (u64, GarbageReport)>,
+    reports: impl Iterator<Item = GarbageReport>,
+    freed: impl Iterator<Item = (u64, u64)>,
 ) -> Option<GarbageReport> {
-    let (_, sum) = reports.reduce(|(freed, mut sum), (other_freed, other)| {
-        let examined =
-            |report: &GarbageReport, freed| report.examined_ratio.map(|ratio| ratio * float(freed));
-        let all = freed.saturating_add(other_freed);
-        let both = examined(&sum, freed).zip(examined(&other, other_freed));
-        sum.examined_ratio = both.map(|(one, other)| (one + other) / float(all).max(1.0));
-        merge(&mut sum, other);
-        (all, sum)
+    let mut all = reports.reduce(|mut all, other| {
+        merge(&mut all, other);
+        all
     })?;
-    Some(sum)
+    let (examined, freed): (Vec<u64>, Vec<u64>) = freed.unzip();
+    all.examined_ratio = ratio(sum(examined), sum(freed));
+    Some(all)
 }
 
 fn merge(sum: &mut GarbageReport, other: GarbageReport) {

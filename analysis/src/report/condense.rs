@@ -39,7 +39,9 @@ impl Report {
         let outliers = jobs().flat_map(|job| &job.spread);
         let outliers = outliers.flat_map(|spread| &spread.outliers);
         let damaged = self.traces.iter().enumerate().filter(|(_, trace)| {
-            trace.damage.is_some() || trace.cut_at.is_some() || trace.lost > 0
+            trace.damage.is_some()
+                || trace.cut_at.is_some()
+                || trace.lost.is_some_and(|lost| lost > 0)
         });
         let paused = self.traces.iter().enumerate();
         let mut costs: BTreeMap<usize, (u64, u64)> =

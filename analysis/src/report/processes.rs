@@ -66,8 +66,8 @@ pub struct TraceReport {
     /// Why the file could not be read to its end; what came before is in the figures. `null` if it
     /// could.
     pub damage: Option<String>,
-    /// Number of lost records; 0 also if the trace has no last line, which contains it.
-    pub lost: u64,
+    /// Number of lost records; `null` if the trace has no last line, which contains it.
+    pub lost: Option<u64>,
     /// Inconsistent records that were ignored: the first few, with their position.
     pub anomalies: Vec<String>,
     /// Largest number of frames recorded per stack; 0 if stacks were not recorded, `null` if

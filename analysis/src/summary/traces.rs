@@ -55,7 +55,7 @@ pub(super) fn trace_report(trace: &TraceState, listed: &[&ProcessReport]) -> Tra
         exit_code: end.and_then(|end| end.exit_code),
         cut_at: trace.ending.cut.map(|position| position.to_string()),
         damage: trace.damage.clone(),
-        lost: end.map_or(0, |end| sum(end.lost.values().copied())),
+        lost: end.map(|end| sum(end.lost.values().copied())),
         anomalies: trace
             .ending
             .anomalies

@@ -255,6 +255,37 @@ fn processes_are_summed() {
     assert_eq!(garbage.steps, None);
 }
 
+/// The share of all: a process that frees much at its end does not weigh more, and a process whose collections were not
+/// examined counts.
+#[test]
+fn the_share_is_that_of_all_processes() {
+    let pause = |pid, at_ms, collected| {
+        let pause = reports::pause(pid, at_ms, at_ms + 1);
+        Record::Pause(Pause { generation: 0, collected: Some(collected), ..pause })
+    };
+    let examined = |pid, at_ms, objects| {
+        let (at_ns, kinds) = (START + at_ms * reports::MS + 10, Vec::new());
+        Record::Garbage(Garbage { pid, tid: pid, at_ns, objects, kinds, ..Garbage::default() })
+    };
+    let shutdown = Pause {
+        generation: 2,
+        reason: gctrace_event::GcReason::Shutdown,
+        collected: Some(1_000_000),
+        ..reports::pause(1, 500, 510)
+    };
+    let records = vec![
+        examined(1, 100, 100),
+        pause(1, 100, 100),
+        Record::Pause(shutdown),
+        examined(2, 200, 1),
+        pause(2, 200, 1),
+        pause(2, 300, 9_999),
+        pause(3, 400, 89_900),
+    ];
+    let report = reports::report(records, Some(reports::end(1_000)));
+    assert_eq!(garbage(&report).examined_ratio, Some(0.001_01));
+}
+
 prop_compose! {
     fn any_garbage()(
         (tid, at_ms) in (1u32..3, 0u64..200),

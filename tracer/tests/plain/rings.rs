@@ -78,7 +78,7 @@ fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> PythonMessage {
         interval: TimeInterval { start_ns, end_ns },
         tid,
         generation: 2,
-        collected: 3,
+        collected: Some(3),
         frame,
         ..RingPause::default()
     })

@@ -185,7 +185,7 @@ impl HookedInterpreter {
         let interval = TimeInterval { start_ns: state.start_ns, end_ns };
         let start_cpu_ns = std::mem::take(&mut state.start_cpu_ns);
         let cpu_ns = end_cpu_ns.checked_sub(start_cpu_ns).filter(|_| start_cpu_ns > 0);
-        let objects = |count: Option<i64>| count.map_or(0, u32_or_most);
+        let objects = |count: Option<i64>| count.map(u32_or_most);
         let pause = RingPause {
             interval,
             tid: tid(),
@@ -196,8 +196,8 @@ impl HookedInterpreter {
             frame: 0,
             reason: state.reason,
             oldest_objects: match generation {
-                OLDEST => self.collector.oldest_objects().unwrap_or(0),
-                _ => 0,
+                OLDEST => self.collector.oldest_objects(),
+                _ => None,
             },
             freed_bytes: state.memory.end(),
             cpu_ns,

@@ -33,7 +33,7 @@ impl PauseSums {
         if let Some(of) = self.generations.get_mut(place) {
             of.pauses += 1;
             of.time_ns += length_ns;
-            gctrace_units::add_to(&mut of.collected, pause.collected.into());
+            gctrace_units::add_if_known(&mut of.collected, pause.collected.map(u64::from));
         }
         while self.longest.last().is_some_and(|(_, last_ns)| *last_ns <= length_ns) {
             self.longest.pop();
@@ -61,7 +61,7 @@ mod tests {
 
     fn pause(length_ns: u64, generation: u8) -> RingPause {
         let interval = TimeInterval { start_ns: 10, end_ns: 10 + length_ns };
-        RingPause { interval, generation, collected: 2, ..RingPause::default() }
+        RingPause { interval, generation, collected: Some(2), ..RingPause::default() }
     }
 
     #[test]

@@ -44,7 +44,8 @@ fn check(python: &Python, seen: &SeenRecords, numbers: &[u64]) {
     let matching: Vec<_> = pauses
         .windows(*count as usize)
         .filter(|window| {
-            window.iter().map(|pause| u64::from(pause.collected)).sum::<u64>() == *collected
+            window.iter().map(|pause| u64::from(pause.collected.unwrap())).sum::<u64>()
+                == *collected
         })
         .filter(|window| {
             (0..3).all(|generation| {
@@ -117,7 +118,7 @@ fn full_collections_report_what_they_left() {
         assert_eq!(run.errors, "", "{}", python.name);
         let pauses = run.only().pauses().into_iter();
         let full = pauses.filter(|pause| pause.generation == 2 && pause.reason != RingReason::Exit);
-        let left: Vec<u64> = full.map(|pause| pause.oldest_objects.into()).collect();
+        let left: Vec<u64> = full.map(|pause| pause.oldest_objects.unwrap().into()).collect();
         // Without such a count: 0 is unknown.
         let expected = if python.is("free-threaded") || python.is("incremental") {
             vec![0; 3]

@@ -104,16 +104,16 @@ packed! {
         pub generation: u8,
         /// Id of the interpreter, as CPython numbers a process's interpreters.
         pub interpreter: i64,
-        /// Number of unreachable objects that it freed.
-        pub collected: u32,
-        /// Number of unreachable objects that could not be freed.
-        pub uncollectable: u32,
+        /// Number of unreachable objects that it freed; `None` if CPython did not say.
+        pub collected: Option<u32>,
+        /// Number of unreachable objects that could not be freed; `None` if CPython did not say.
+        pub uncollectable: Option<u32>,
         /// Number of the innermost Python frame; 0: none.
         pub frame: u32,
         /// Why it ran.
         pub reason: RingReason,
-        /// Objects that it left in the oldest generation, if it was full; 0: unknown.
-        pub oldest_objects: u32,
+        /// Objects that it left in the oldest generation, if it was full; `None`: unknown.
+        pub oldest_objects: Option<u32>,
         /// Memory that the process used less when it ended than when it began, in bytes; `None` if it was not
         /// measured.
         pub freed_bytes: Option<u64>,

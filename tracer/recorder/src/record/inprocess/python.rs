@@ -122,11 +122,10 @@ impl PythonRing {
                         RingReason::Explicit => GcReason::Manual,
                         RingReason::Exit => GcReason::Shutdown,
                     },
-                    collected: Some(pause.collected.into()),
-                    uncollectable: Some(pause.uncollectable.into()),
+                    collected: pause.collected.map(u64::from),
+                    uncollectable: pause.uncollectable.map(u64::from),
                     stack: self.frames.get(&pause.frame).copied(),
-                    oldest_objects: (pause.oldest_objects > 0)
-                        .then_some(pause.oldest_objects.into()),
+                    oldest_objects: pause.oldest_objects.map(u64::from),
                     freed_bytes: pause.freed_bytes,
                     cpu_ns: pause.cpu_ns,
                     ..self.pause(&pause)

@@ -27,8 +27,8 @@ fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Raw {
         interval: TimeInterval { start_ns, end_ns },
         tid,
         generation: 2,
-        collected: 5,
-        uncollectable: 1,
+        collected: Some(5),
+        uncollectable: Some(1),
         frame,
         ..RingPause::default()
     })

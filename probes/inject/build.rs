@@ -1,7 +1,7 @@
 //! Links libgcc's unwinder statically: a program without libgcc_s.so.1 must still start.
 //!
-//! Rust's standard library requests `-lgcc_s`. The linker finds a script of that name first, which
-//! names the static archive that every gcc ships.
+//! Rust's standard library requests `-lgcc_s`. The linker first finds a script with that name. The script names the
+//! static archive that every gcc ships.
 
 use std::path::PathBuf;
 

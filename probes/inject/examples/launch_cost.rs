@@ -3,9 +3,8 @@
 //!
 //! `cargo build --release -p gctrace-simgpu -p gctrace-inject && cargo run --release -p gctrace-inject --example launch_cost`
 //!
-//! The difference includes the simulator's own creation of records, which is all that the launching
-//! thread pays: the library does its work when buffers are returned, on its own threads and the
-//! simulator's.
+//! The difference includes the simulator's own creation of records. The launching thread pays for nothing else: the
+//! library does its work when buffers are returned, on its own threads and the simulator's.
 
 #![expect(clippy::expect_used, reason = "a measurement that fails is no measurement")]
 
@@ -128,7 +127,7 @@ fn library() -> PathBuf {
 
 /// The measured program: launches from one thread, and synchronizes now and then.
 fn launch(folder: &Path) {
-    // SAFETY: the simulator's libraries run nothing when they are loaded; types are those of the C functions.
+    // SAFETY: the simulator's libraries run nothing when they are loaded; the types match the C functions.
     let (driver, runtime) = unsafe {
         let load = |name| Library::new(folder.join(name)).expect("laid out");
         (load("libcuda.so.1"), load("libcudart.so.12"))
@@ -160,7 +159,7 @@ fn launch(folder: &Path) {
     some(LAUNCHES);
     wait();
     let wall = begun.elapsed();
-    // What is recorded is also delivered: at least up to the flush before the last.
+    // All records are also delivered: at least up to the flush before the last.
     std::thread::sleep(Duration::from_millis(600));
     let (thread, process) = cpu_time();
     let (thread, process) = (thread.saturating_sub(cpu.0), process.saturating_sub(cpu.1));

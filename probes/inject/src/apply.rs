@@ -1,8 +1,8 @@
 //! What `gctrace apply` does in a program, as far as it needs no Python: `python/apply` has the rest.
 //!
-//! - `marks`: which marks are steps;
-//! - `memory`: what is left of it;
-//! - `files`: what is written, and what the kernel reports of the process.
+//! - `marks`: decides which marks are steps;
+//! - `memory`: the memory that is left;
+//! - `files`: files that are written, and the kernel's data on the process.
 
 pub(crate) mod files;
 pub(crate) mod marks;
@@ -11,7 +11,7 @@ pub(crate) mod memory;
 use gctrace_settings::ApplyRequest;
 use std::path::PathBuf;
 
-/// What is to be applied in this process, from its variables.
+/// The settings to apply in this process, from its variables.
 #[derive(Debug)]
 pub(crate) struct ApplyOptions {
     pub(crate) request: ApplyRequest,

@@ -1,8 +1,8 @@
 //! Whether a system call that the program does not make may kill it.
 //!
-//! What a seccomp filter does with a call cannot be queried, and asking whether there is one is a call itself. So filters
-//! are noticed as they are made (`filters`). From then on the library makes no system call but those of the kernel's
-//! vDSO; forked children inherit that.
+//! The effect of a seccomp filter on a call cannot be queried, and asking whether there is a filter is itself a call.
+//! So filters are noticed as they are made (`filters`). From then on the library makes only system calls of the
+//! kernel's vDSO; forked children inherit that.
 //!
 //! Filters that a program inherits by exec are counted as it starts, by calls that its loader has made before.
 
@@ -29,12 +29,12 @@ pub(crate) fn is_without_clock() -> bool {
     NOTICED.load(Relaxed) >= WITHOUT_CLOCK
 }
 
-/// Whether this process may be killed for a system call that gctrace makes and the program would not. Before other
-/// system calls only: where none is noticed, the kernel is asked.
+/// Whether this process may be killed for a system call that gctrace makes and the program would not. To be called
+/// before any other system call: if no filter was noticed, it asks the kernel.
 ///
-/// Filters are inherited and never removed: a process with as many as gctrace has the same ones, and gctrace made the
-/// same calls and survived. That also holds in containers, whose filter applies to gctrace as well. `u32::MAX`: gctrace's
-/// number is unknown, and no filter counts that is not noticed.
+/// Filters are inherited and never removed: a process with as many filters as gctrace has the same filters, and gctrace
+/// made the same calls and survived. That also holds in containers: their filter applies to gctrace as well.
+/// `u32::MAX`: gctrace's number is unknown, and only noticed filters count.
 pub(crate) fn is_confined(filters_of_gctrace: u32) -> bool {
     is_noticed()
         || (filters_of_gctrace != u32::MAX
@@ -71,12 +71,13 @@ pub(crate) fn own_filters() -> Option<u32> {
 /// What a child that shares its parent's memory (vfork) has forbidden itself, until it executes a program.
 static UNTIL_EXEC: AtomicU32 = AtomicU32::new(0);
 
-/// A program is about to be executed: if a child did that, what it forbade itself is not forbidden to its parent.
+/// A program is about to be executed. If a child executes it, the child's restrictions do not apply to its parent.
 pub(crate) fn execs() {
     NOTICED.fetch_sub(UNTIL_EXEC.swap(0, Relaxed), Relaxed);
 }
 
-/// The program makes a call that forbids others, before it does. Not in its parent, whose memory it has: `is_borrowed`.
+/// The program is about to make a call that forbids others. `is_borrowed`: in a child that shares its parent's memory;
+/// the parent is not restricted.
 pub(crate) fn notice(forbidden: u32, is_borrowed: bool) {
     NOTICED.fetch_add(forbidden, Relaxed);
     if is_borrowed {

@@ -89,12 +89,12 @@ fn driver_is_initialized() -> bool {
     })
 }
 
-/// The program may open the driver's library, which is to be watched from then on.
+/// The program may open the driver's library; its initialization is to be watched from then on.
 static WAITS_FOR_DRIVER: AtomicBool = AtomicBool::new(false);
 
-/// For a program whose environment must not name this library, so that its children are left alone:
-/// starts once the program has loaded the driver's library and initialized it. No thread exists
-/// before that (`os.fork` of Python 3.12 and later would warn the program's user about it).
+/// For a program with an environment that must not name this library, so that its children are left alone: starts once
+/// the program has loaded the driver's library and initialized it. No thread exists before that (`os.fork` of Python
+/// 3.12 and later would warn the program's user about it).
 pub(crate) fn watch_for_driver() {
     if process_ring::options().is_some_and(|options| options.cuda) {
         WAITS_FOR_DRIVER.store(true, Ordering::Release);
@@ -214,7 +214,7 @@ fn set_up(api: &CuptiApi, ring: &GpuRing) -> bool {
     names_threads
 }
 
-/// Enables the kinds of records one by one; those that are refused are missing.
+/// Enables the kinds of records one by one; refused kinds are missing.
 fn ask_for_records(session: &CuptiSession) -> Result<(), Failure> {
     let code = (session.api.register_callbacks)(session::request, session::complete);
     if code != 0 {
@@ -250,8 +250,8 @@ fn report(ring: &GpuRing, state: CuptiState, code: i64, detail: &str) {
     ring.push(&GpuMessage::Cupti { at_ns: process_ring::now_ns(), state, code, detail });
 }
 
-/// Names of kernels: CUPTI's memory, read as soon as a record that points there arrives. Of one
-/// buffer, by address: in the next buffer the same address may have another name.
+/// Names of kernels: CUPTI's memory, read as soon as a record that points there arrives. Keyed by address and valid for
+/// one buffer: in the next buffer the same address may have another name.
 #[derive(Default)]
 pub(super) struct KernelNames(Map<u64, TextId>);
 

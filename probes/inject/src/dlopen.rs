@@ -1,12 +1,11 @@
 //! Libraries that the program opens at run time: reported to the modules that wait for one.
 //!
-//! The library's `dlopen` interposes the C library's. It checks the name, then jumps to the real
-//! one with registers and stack unchanged, so that the loader sees the real caller (whose RUNPATH
-//! counts). No thread polls.
+//! The library's `dlopen` interposes the C library's. It checks the name, then jumps to the real function with
+//! registers and stack unchanged: the loader sees the real caller (its RUNPATH counts). No thread polls.
 //!
-//! A jump does not return: the libraries that such a library loaded with it are seen later, at the
-//! next `dlopen` or, for CPython, at the next `setlocale`, which every interpreter calls early in
-//! its initialization (`preconfig.c`, 3.8 to 3.15) and other programs rarely.
+//! A jump does not return: other libraries that the opened library brings along are seen later, at the next `dlopen`
+//! or, for CPython, at the next `setlocale`. Every interpreter calls `setlocale` early in its initialization
+//! (`preconfig.c`, 3.8 to 3.15); other programs call it rarely.
 
 use crate::arch::stand_before;
 use crate::recording::guarded;
@@ -59,7 +58,7 @@ unsafe extern "C" fn before_setlocale(_category: i32, _locale: *const c_char) ->
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     let mut known = REAL.load(Ordering::Relaxed);
     if known.is_null() {
-        // SAFETY: looks for the next function of this name, which every C library has.
+        // SAFETY: looks for the next function of this name; every C library has it.
         known = unsafe { libc::dlsym(libc::RTLD_NEXT, c"setlocale".as_ptr()) };
         REAL.store(known, Ordering::Relaxed);
     }
@@ -84,7 +83,7 @@ fn real() -> Option<Open> {
         known = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
         REAL.store(known, Ordering::Relaxed);
     }
-    // SAFETY: null, or a function of this name, which has this type.
+    // SAFETY: null, or the function of this name and type.
     unsafe { std::mem::transmute::<*mut c_void, Option<Open>>(known) }
 }
 

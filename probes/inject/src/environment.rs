@@ -1,4 +1,4 @@
-//! Parses and removes the environment variables by which gctrace configures this library.
+//! Parses and removes the environment variables that configure this library.
 
 use crate::apply::ApplyOptions;
 use gctrace_ring::{
@@ -33,7 +33,7 @@ pub(crate) fn apply_options() -> Option<Result<ApplyOptions, String>> {
     };
     let filters = match std::env::var_os(OPTIONS_VARIABLE) {
         Some(options) => InjectOptions::parse(options.as_bytes()).filters,
-        // Without gctrace: those that the program adds confine it.
+        // Without gctrace: only filters that the program adds confine it.
         None => crate::confined::own_filters().unwrap_or(u32::MAX),
     };
     let folder = std::env::var_os(FOLDER_VARIABLE).filter(|path| !path.is_empty());
@@ -91,7 +91,7 @@ fn others(preload: &[u8], library: &[u8]) -> Vec<u8> {
         .join(&b':')
 }
 
-/// Whether a path names this library: by its file name, which is unique.
+/// Whether a path names this library: by its unique file name.
 fn is_same(path: &[u8], library: &[u8]) -> bool {
     let name = |path| Path::new(OsStr::from_bytes(path)).file_name();
     path == library || (name(path).is_some() && name(path) == name(library))

@@ -1,7 +1,7 @@
-//! The end of the process: by `exit`, and by `_exit`, which the C library's own functions do not see.
+//! The end of the process: by `exit`, and by `_exit`, unseen by the C library's exit handlers.
 //!
-//! The library's `_exit` interposes the C library's. It always goes on to that, by a jump: whatever is
-//! done before cannot keep the program from exiting.
+//! The library's `_exit` interposes the C library's. It always goes on to that function, by a jump: nothing done before
+//! can keep the program from exiting.
 
 use crate::arch::stand_before;
 use crate::exec::NextFunction;

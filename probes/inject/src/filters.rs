@@ -19,8 +19,8 @@ const PR_SET_SYSCALL_USER_DISPATCH: c_long = 59;
 const SECCOMP_SET_MODE_STRICT: c_long = 0;
 const SECCOMP_SET_MODE_FILTER: c_long = 1;
 
-/// What a `prctl` with these arguments forbids, if it succeeds; `None`: nothing. A null filter, by which programs ask
-/// whether there are filters at all, is refused.
+/// The restriction that a `prctl` with these arguments imposes, if it succeeds; `None`: none. A null filter is refused:
+/// programs pass it to ask whether there are filters at all.
 fn forbids(option: c_long, second: c_long, third: c_long) -> Option<u32> {
     const STRICT: c_long = libc::SECCOMP_MODE_STRICT as c_long;
     const BY_FILTER: c_long = libc::SECCOMP_MODE_FILTER as c_long;
@@ -85,7 +85,7 @@ pub(crate) fn begin() {
     SYSCALL.address();
 }
 
-/// Interposes the C library's. Variadic in C, of up to four such arguments, which are in the same registers either way.
+/// Interposes the C library's. Variadic in C, with up to four such arguments, in the same registers either way.
 ///
 /// # Safety
 /// As of prctl(2).
@@ -97,7 +97,7 @@ pub(crate) unsafe extern "C" fn prctl(
     fourth: c_ulong,
     fifth: c_ulong,
 ) -> c_int {
-    // SAFETY: null, or the function of this name, which has this type.
+    // SAFETY: null, or the function of this name and type.
     let real = unsafe { std::mem::transmute::<*mut c_void, Option<Prctl>>(PRCTL.address()) };
     let Some(real) = real else { return crate::exec::NOT_THERE };
     // SAFETY: as the caller promises.
@@ -113,7 +113,7 @@ pub(crate) unsafe extern "C" fn prctl(
     }
 }
 
-/// Interposes the C library's. Jumps to it, so that a call that returns twice does (vfork), but for those that confine.
+/// Interposes the C library's. Jumps to it, so that a call that returns twice does (vfork); confining calls excepted.
 ///
 /// # Safety
 /// As of syscall(2).
@@ -173,10 +173,11 @@ pub(crate) unsafe extern "C" fn dlsym(_library: *mut c_void, _name: *const c_cha
 
 type Find = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// Returns the function to go on with: one that returns ours, or the real one, to which its caller matters.
+/// Returns the function to go on with: a function that returns ours, or the real one; the real one depends on its
+/// caller.
 unsafe extern "C" fn before_dlsym(library: *mut c_void, name: *const c_char) -> *const c_void {
     let real = real_dlsym();
-    // SAFETY: null, or the function of this name, which has this type.
+    // SAFETY: null, or the function of this name and type.
     let Some(find) = (unsafe { std::mem::transmute::<*mut c_void, Option<Find>>(real) }) else {
         return not_found as *const c_void;
     };

@@ -1,5 +1,6 @@
-//! What a process that applies settings writes, and what the kernel reports of it: by plain system
-//! calls, which no code of the program notices. A signal that writing raises never reaches it.
+//! What a process that applies settings writes, and what the kernel reports about it.
+//!
+//! Both use plain system calls, unnoticed by the program's code. A signal raised by a write never reaches the program.
 
 use crate::confined;
 use gctrace_ring::quietly;
@@ -28,7 +29,7 @@ impl ReportFolder {
         Self { path: path.to_owned(), filters, is_admitted: None, is_lost: false }
     }
 
-    /// Whether this process may write here, which counts it at the first call.
+    /// Whether this process may write here. The first call counts the process.
     pub(crate) fn is_open(&mut self) -> bool {
         let path = &self.path;
         !self.is_lost
@@ -60,13 +61,13 @@ impl ReportFolder {
         self.is_lost = written.is_err();
     }
 
-    /// Length of what was read from the start of a file; 0 if nothing could be.
+    /// Reads the start of a file and returns the length; 0 if nothing could be read.
     pub(crate) fn read(&self, name: &str, text: &mut [u8]) -> usize {
         if self.is_lost { 0 } else { read_into(&self.path.join(name), text) }
     }
 }
 
-/// Counts this process among those that report; whether it may.
+/// Counts this process among the reporting processes; whether it may report.
 fn is_admitted(folder: &Path) -> bool {
     let path = folder.join(CONTROL_FILE);
     let opened = File::options().append(true).custom_flags(libc::O_NOFOLLOW).open(path);
@@ -91,7 +92,7 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
 /// Device and inode of standard error as the program started; `None`: it had none.
 static STANDARD_ERROR: OnceLock<Option<(libc::dev_t, libc::ino_t)>> = OnceLock::new();
 
-/// Notes which file is standard error: a program may close it, and its descriptor become that of another file.
+/// Notes which file is standard error: a program may close it, and another file may get its descriptor.
 pub(crate) fn begin() {
     STANDARD_ERROR.get_or_init(standard_error);
 }
@@ -130,7 +131,7 @@ pub(crate) fn say(text: &str) {
     }
 }
 
-/// Length of what was read from the start of a file; 0 if nothing could be.
+/// Reads the start of a file and returns the length; 0 if nothing could be read.
 pub(super) fn read_into(path: &Path, text: &mut [u8]) -> usize {
     if confined::is_noticed() {
         return 0;

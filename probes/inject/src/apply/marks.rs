@@ -1,4 +1,4 @@
-//! Which marks are steps.
+//! Decides which marks are steps.
 
 use gctrace_ring::StepMarker;
 use gctrace_units::{add_to, beyond};
@@ -19,7 +19,7 @@ pub(crate) struct MarkCounter {
 /// What a mark is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Marked {
-    /// Not one that counts.
+    /// A mark that does not count.
     Nothing,
     /// The end of a step, or the start of one.
     Step,

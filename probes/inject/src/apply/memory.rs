@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Where cgroups are mounted; those of memory alone (version 1) below `memory`.
+/// Where cgroups are mounted; memory cgroups of version 1 are below `memory`.
 const MOUNT: &str = "/sys/fs/cgroup";
 
 /// Memory that is left to the process, in bytes: the least of what its cgroups and the machine have;
@@ -26,7 +26,7 @@ struct Mallinfo2 {
     /// Bytes from the kernel that are no mapping of their own.
     arena: usize,
     chunks: [usize; 3],
-    /// Bytes of blocks that are a mapping of their own, which are all in use.
+    /// Bytes of blocks with a mapping of their own, all in use.
     hblkhd: usize,
     highest: [usize; 2],
     /// Bytes in use, without those.
@@ -40,7 +40,7 @@ type Mallinfo = unsafe extern "C" fn() -> Mallinfo2;
 fn mallinfo() -> Option<Mallinfo> {
     static FUNCTION: OnceLock<Option<Mallinfo>> = OnceLock::new();
     *FUNCTION.get_or_init(|| {
-        // SAFETY: looks a name up; null, or a function of this name, which has this type.
+        // SAFETY: looks a name up; null, or the function of this name and type.
         unsafe {
             let found = libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr());
             std::mem::transmute::<*mut c_void, Option<Mallinfo>>(found)
@@ -60,7 +60,7 @@ pub(crate) struct MallocUse {
 /// What malloc has by now; `None`: glibc is older, or the program has another malloc. Not to be called by
 /// code that malloc may have called.
 pub(crate) fn malloc_use() -> Option<MallocUse> {
-    // SAFETY: takes the locks of malloc, which this thread does not hold.
+    // SAFETY: takes the locks of malloc; this thread does not hold them.
     let Mallinfo2 { arena, hblkhd, uordblks, .. } = unsafe { mallinfo()?() };
     let obtained = arena.checked_add(hblkhd)?;
     // Without anything from the kernel, the program has another malloc.
@@ -102,8 +102,8 @@ impl CudaDriver {
     }
 }
 
-/// Memory of the GPU whose context is current in this thread; `None`: there is none. `searches`: for a
-/// driver that the program has loaded by now.
+/// Memory of the GPU with the current context of this thread; `None`: no context. `searches`: look for a driver that
+/// the program has loaded by now.
 pub(crate) fn device_memory(searches: bool) -> Option<DeviceMemory> {
     /// `CU_STREAM_CAPTURE_MODE_RELAXED`: no call ends a capture of this thread (cuda.h).
     const RELAXED: c_int = 2;
@@ -116,7 +116,7 @@ pub(crate) fn device_memory(searches: bool) -> Option<DeviceMemory> {
     }
     let driver = DRIVER.get()?;
     let (mut mode, mut free, mut total) = (RELAXED, 0, 0);
-    // SAFETY: of the driver's library, with places for what they write; without a context they fail.
+    // SAFETY: functions of the driver's library, with places for their results; without a context they fail.
     let result = unsafe {
         if (driver.exchange)(&raw mut mode) != 0 {
             return None;
@@ -146,7 +146,7 @@ fn folders(mount: &Path, groups: &str) -> Vec<PathBuf> {
     found
 }
 
-/// What a cgroup has left; `None`: it has no limit. What is cached of files can be had back.
+/// Bytes that a cgroup has left; `None`: it has no limit. Cached file pages count as left: they can be reclaimed.
 fn left(group: &Path) -> Option<u64> {
     let number = |name: &str| text(&group.join(name))?.trim().parse::<u64>().ok();
     let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;

@@ -1,5 +1,5 @@
-//! CUPTI's functions, resolved by name: no header, nothing linked. Defines which are required and
-//! which are optional; when they are called is decided elsewhere.
+//! CUPTI's functions, resolved by name: no header, nothing linked. Defines required and optional functions; other
+//! modules decide when to call them.
 //!
 //! Types are from `cupti_activity.h` and `cupti_callbacks.h` of CUPTI 11.8 - 13.0.
 
@@ -93,7 +93,7 @@ impl CuptiApi {
     /// The functions of a CUPTI that is new enough.
     ///
     /// # Errors
-    /// What it lacks.
+    /// The missing function.
     pub(super) fn of(library: &CuptiLibrary) -> Result<Self, String> {
         let api = Self::resolve(library)?;
         match api.version() {
@@ -120,7 +120,7 @@ impl CuptiApi {
         if code != 0 || name.is_null() {
             return None;
         }
-        // SAFETY: a C string in the library's constant data, which is never unloaded.
+        // SAFETY: a C string in constant data of the library; the library is never unloaded.
         unsafe { CStr::from_ptr(name) }.to_str().ok()
     }
 }

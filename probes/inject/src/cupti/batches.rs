@@ -1,5 +1,5 @@
-//! Passes calls from the threads on which CUPTI completes buffers to the one that sorts them,
-//! without a lock: a thread that completes a buffer never waits.
+//! Passes calls from CUPTI's buffer-completing threads to the sorting thread, without a lock: a thread that completes a
+//! buffer never waits.
 
 use gctrace_ring::RingCall;
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -6,10 +6,10 @@
 use crate::confined::is_noticed;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Size of a buffer in bytes. At a flush CUPTI returns a buffer only if everything in it has ended,
-/// so while the GPU is busy buffers are returned when full: 256 KiB are about 1,000 launches with
-/// their kernel (40 + 40 + 200 bytes), a few tens of milliseconds of a busy program and little to
-/// lose. NVIDIA's samples use 8 MB, which a killed program would lose entirely.
+/// Size of a buffer in bytes. At a flush CUPTI returns a buffer only if everything in it has ended, so while the GPU is
+/// busy buffers are returned when full: 256 KiB are about 1,000 launches with their kernel (40 + 40 + 200 bytes), a few
+/// tens of milliseconds of a busy program and little to lose. NVIDIA's samples use 8 MB; a killed program would lose
+/// all of it.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
 
 /// Buffers kept for reuse: 4 MiB. Beyond that they are unmapped.

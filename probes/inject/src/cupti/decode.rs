@@ -6,8 +6,8 @@ use gctrace_ring::{
     ApiLayer, GpuMessage, GpuRecord, NO_TEXT, RingCall, RingGpuOp, RingSync, TimeInterval,
 };
 
-/// `CUpti_ActivityKind`, in the order in which gctrace enables them. Kernels as 10, concurrent
-/// ones: 3 would serialize them.
+/// `CUpti_ActivityKind`, in the order in which gctrace enables them. Kernels as 10 (concurrent): 3 would serialize
+/// them.
 pub(super) const KINDS: [(u32, &str); 10] = [
     (KERNEL, "kernels"),
     (MEMCPY, "copies"),
@@ -73,8 +73,8 @@ impl RecordBytes<'_> {
     }
 }
 
-/// The record at the start of `bytes`, which extend to the end of its buffer. `None` for kinds that
-/// were not enabled, and if the buffer ends within the fields.
+/// The record at the start of `bytes`; `bytes` extend to the end of its buffer. `None` for kinds that were not enabled,
+/// and if the buffer ends within the fields.
 pub(super) fn decode(bytes: &[u8]) -> Option<ActivityRecord> {
     let bytes = RecordBytes(bytes);
     let kind = bytes.u32(0)?;

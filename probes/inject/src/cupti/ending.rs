@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// Interval between flushes: the most GPU work that a killed program loses, if CUPTI returns what
-/// has ended. For driver calls, which are held back once, it is twice that.
+/// Interval between flushes: the most GPU work that a killed program loses, if CUPTI returns all ended work. For driver
+/// calls the loss is up to twice that: they are held back once.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Maximum time that the end of the program waits for a flush in progress.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-// Which thread may call CUPTI: ours and the one that ends the program must not overlap there, nor
-// may ours call it afterwards, when CUDA has been torn down.
+// Decides which thread may call CUPTI. Our thread and the thread that ends the program must not overlap there, and our
+// thread must not call it afterwards, when CUDA has been torn down.
 const OPEN: u8 = 0;
 const FLUSHING: u8 = 1;
 const ENDED: u8 = 2;
@@ -27,11 +27,11 @@ const ENDED: u8 = 2;
 static GATE: AtomicU8 = AtomicU8::new(OPEN);
 static THREAD: OnceLock<Thread> = OnceLock::new();
 
-/// Arranges the flushes. Called during the driver's initialization: the handler runs before CUDA's
-/// own, which was registered earlier.
+/// Arranges the flushes. Called during the driver's initialization: the handler runs before CUDA's own, earlier
+/// registered handler.
 pub(super) fn prepare(session: &'static CuptiSession) {
     stay_loaded();
-    // SAFETY: a function of this library, which stays loaded.
+    // SAFETY: a function of this library; the library stays loaded.
     unsafe { libc::atexit(at_exit) };
     start_thread(session);
 }
@@ -91,7 +91,7 @@ fn flush_regularly(session: &CuptiSession) {
 /// The program exits by `exit` or by returning from `main`.
 extern "C" fn at_exit() {
     guarded(|| {
-        // Not in forked children, which inherit the handler.
+        // Not in forked children: they inherit the handler.
         if let Some(session) = CuptiSession::current()
             && close_gate()
         {

@@ -1,5 +1,5 @@
-//! Finds libcupti: the one loaded in the process, or the one that belongs to the program's CUDA.
-//! Never loads a second one. Calls nothing in it.
+//! Finds libcupti: the loaded library of the process, or the library of the program's CUDA. Never loads a second one.
+//! Calls nothing in it.
 
 use crate::recording::guarded;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
@@ -84,7 +84,7 @@ fn mapped(prefix: &str) -> Vec<String> {
         0
     }
     let mut search = CuptiSearch { prefix, found: Vec::new() };
-    // SAFETY: `visit` has the type that is wanted and gets what it expects.
+    // SAFETY: `visit` has the required type and gets the data that it expects.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     search.found
 }
@@ -112,8 +112,7 @@ pub(super) fn cupti() -> Option<CuptiLibrary> {
     by_name.map(CuptiLibrary::located).or_else(load)
 }
 
-/// The CUPTI that belongs to the mapped runtime, else the toolkit's, else the one that the loader
-/// finds.
+/// The CUPTI of the mapped runtime, else the toolkit's, else the first that the loader finds.
 fn load() -> Option<CuptiLibrary> {
     let near = mapped("libcudart").into_iter().flat_map(near_runtime);
     let beside = near.chain(toolkit()).flat_map(|folder| {
@@ -126,7 +125,7 @@ fn load() -> Option<CuptiLibrary> {
     })
 }
 
-/// Sonames of versions not newer than the driver, which could not serve them.
+/// Sonames of versions not newer than the driver: it could not serve newer versions.
 fn usable() -> impl Iterator<Item = &'static str> {
     let newest = driver_major().unwrap_or(u32::MAX);
     let names = SONAMES.iter().filter(move |(_, major)| *major <= newest);

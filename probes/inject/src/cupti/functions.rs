@@ -1,4 +1,4 @@
-//! Names of CUDA functions, and which of them are recorded.
+//! Names of CUDA functions, and the choice of recorded functions.
 
 use super::api::CuptiApi;
 use crate::process_ring::GpuRing;

@@ -1,8 +1,7 @@
 //! A running CUPTI session: buffers in, records out, periodic flushes.
 //!
-//! Three kinds of thread run this code: CUPTI's and the program's, which request and complete
-//! buffers and never wait; ours, which flushes; and the one that ends the program. None holds a
-//! lock of ours while it is in CUPTI.
+//! Three kinds of thread run this code. CUPTI's and the program's threads request and complete buffers and never wait;
+//! our thread flushes; one thread ends the program. No thread holds a lock of ours while it is in CUPTI.
 
 use super::api::{Code, CuptiApi};
 use super::batches::CallBatches;
@@ -86,11 +85,11 @@ impl CuptiSession {
         (code == 0 && timestamp != 0).then_some(timestamp)
     }
 
-    /// Makes CUPTI deliver everything that has ended, and writes what can only be decided together.
-    /// `last`: also what has not ended, and nothing is held back.
+    /// Makes CUPTI deliver everything that has ended, and writes records that can only be decided together. `last`:
+    /// also records of unfinished work, and nothing is held back.
     ///
-    /// CUPTI keeps a buffer as long as anything in it has not ended: operations in it that ended
-    /// earlier arrive with it, later than `Flushed` states. Buffers are small for that reason.
+    /// CUPTI keeps a buffer until everything in it has ended: operations in it that ended earlier arrive with it, later
+    /// than `Flushed` states. Buffers are small for that reason.
     pub(super) fn flush(&self, last: bool) {
         let at_ns = process_ring::now_ns();
         self.clock.calibrate(&|| Self::read_clock(&self.api));
@@ -109,11 +108,11 @@ impl CuptiSession {
         }
     }
 
-    /// Has CUPTI record nothing more, for a process in which recording was switched off.
+    /// Makes CUPTI stop recording, for a process with recording switched off.
     pub(super) fn disable(&self) {
         if let Some(disable) = self.api.disable {
             for (kind, _) in KINDS {
-                // What it records all the same is not read.
+                // If CUPTI records all the same, those records are not read.
                 let _ = disable(kind);
             }
         }
@@ -215,7 +214,7 @@ impl CuptiSession {
         }
     }
 
-    /// The record with our times; `None` if it has none, and for calls, which wait for others.
+    /// The record with our times; `None` if it has no times, and for calls: they wait for other calls.
     fn converted(
         &self,
         activity: ActivityRecord,

@@ -1,5 +1,5 @@
-//! Files of programs, read before they are started: whether one has the runtime library of a sanitizer,
-//! before which no other library may be loaded.
+//! Files of programs, read before they are started: whether a program has the runtime library of a sanitizer. No other
+//! library may be loaded before that runtime.
 //!
 //! Followed as the kernel and env(1) do, through PATH and first lines. May run between fork and exec, in a child
 //! that shares its parent's memory: no locks, no allocations.

@@ -1,14 +1,15 @@
 //! `libgctrace_inject.so`: in-process recording, and settings of the collector applied, without
 //! root.
 //!
-//! Loaded by `LD_PRELOAD` into every program that gctrace starts, and by the CUDA driver if
-//! `CUDA_INJECTION64_PATH` names it. Without `GCTRACE_RENDEZVOUS` or
-//! `GCTRACE_APPLY` in the environment it does nothing. It prints nothing, installs no signal handler, starts no thread in programs that do not
-//! use CUDA, opens nothing but its rings and CUPTI, and never lets a panic escape.
+//! Loaded by `LD_PRELOAD` into every program that gctrace starts, and by the CUDA driver if `CUDA_INJECTION64_PATH`
+//! names it. Without `GCTRACE_RENDEZVOUS` or `GCTRACE_APPLY` in the environment it does nothing. It prints nothing,
+//! installs no signal handler, starts no thread in programs that do not use CUDA, opens nothing but its rings and
+//! CUPTI, and never lets a panic escape.
 //!
 //! - `dlopen`: libraries that the program opens at run time;
-//! - `environment`: gctrace's variables; `confined`, `filters`: whether system calls may be made; `exec`: programs started without them; `exit`: the end;
-//! - `rights`: what must be handed over while that is possible;
+//! - `environment`: gctrace's variables; `confined`, `filters`: whether system calls may be made; `exec`: programs
+//!   started without them; `exit`: the end;
+//! - `rights`: hands over rings while that is possible;
 //! - `process_ring`: the rings, and forks;
 //! - `recording`: panics and broken invariants end the recording, not the program;
 //! - `python`: the interpreter's hooks; `apply`: settings, as far as they need no interpreter;
@@ -16,13 +17,13 @@
 //! - `memory`: a heap of our own;
 //! - `cupti`: GPU work.
 //!
-//! Exports `dlopen` and `setlocale` (see `dlopen`), the functions that start programs (see `exec`) and
-//! those that give up rights (see `rights`), `prctl`, `syscall` and `dlsym` (see `filters`), `_exit` (see `exit`), `torch::autograd::Engine::execute` (see `python/steps/backward`), and nothing else of its own. Needs the C library and its loader, of the version that it was
-//! linked with or newer, and no other library: libgcc is linked statically, see build.rs. Linked on
-//! Debian 12 (glibc 2.36, gcc 12) it requires glibc 2.35, for `_dl_find_object` (see `objdump -T`):
-//! to run in older containers it must be linked on a system as old. With an older C library the
-//! loader would refuse to start the whole program, so gctrace first loads the library into a
-//! process of its own.
+//! Exports `dlopen` and `setlocale` (see `dlopen`), the functions that start programs (see `exec`) or give up rights
+//! (see `rights`), `prctl`, `syscall` and `dlsym` (see `filters`), `_exit` (see `exit`),
+//! `torch::autograd::Engine::execute` (see `python/steps/backward`), and nothing else of its own. Needs the C library
+//! and its loader, of the version that it was linked with or newer, and no other library: libgcc is linked statically,
+//! see build.rs. Linked on Debian 12 (glibc 2.36, gcc 12) it requires glibc 2.35, for `_dl_find_object` (see `objdump
+//! -T`): to run in older containers it must be linked on a system as old. With an older C library the loader would
+//! refuse to start the whole program, so gctrace first loads the library into a process of its own.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -25,7 +25,7 @@ unsafe extern "C" fn visit(
     _size: usize,
     search: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader's description of an object, and what was passed above.
+    // SAFETY: the loader's description of an object, and the pointer passed above.
     let (info, search) = unsafe {
         let search = search.cast::<(usize, Option<LoadedPlace>)>();
         (&*info, &mut *search)

@@ -1,7 +1,7 @@
 //! The library's own heap: nothing of ours lies on the program's. There it would keep glibc from giving
 //! back the memory below it, and the program would run otherwise than without gctrace.
 //!
-//! Under filters of system calls (see `confined`) it gets what was reserved before, and gives nothing back.
+//! Under filters of system calls (see `confined`) it uses memory reserved before, and gives nothing back.
 //!
 //! One heap for all threads, behind a lock. A thread that forks holds it meanwhile, so that the child
 //! finds the heap whole. Programs that link this crate would have it too: none does.
@@ -22,7 +22,7 @@ pub(crate) type Map<Key, Value> = HashMap<Key, Value, BuildHasherDefault<Default
 /// Memory from the kernel.
 struct KernelMemory;
 
-/// What is left of the memory that was reserved: its start and its end.
+/// The unused rest of the reserved memory: its start and its end.
 static RESERVED: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 /// More than names and stacks have needed, in bytes; none of it is used before it is needed.
@@ -41,7 +41,7 @@ pub(crate) fn reserve() {
     }
 }
 
-/// A part of what was reserved; null: there is too little.
+/// A part of the reserved memory; null: there is too little.
 fn reserved(size: usize) -> *mut u8 {
     let [start, end] = &RESERVED;
     let end = end.load(Relaxed);
@@ -59,7 +59,7 @@ fn map(size: usize) -> *mut u8 {
     if memory == libc::MAP_FAILED { std::ptr::null_mut() } else { memory.cast() }
 }
 
-// SAFETY: mappings of the kernel, in pages, which are zero.
+// SAFETY: mappings of the kernel, in zeroed pages.
 unsafe impl dlmalloc::Allocator for KernelMemory {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let mut memory = std::ptr::null_mut();
@@ -114,7 +114,7 @@ struct OwnHeap {
     forking: UnsafeCell<Option<MutexGuard<'static, Dlmalloc<KernelMemory>>>>,
 }
 
-// SAFETY: `forking` is only used by the thread in `user`, which has the lock.
+// SAFETY: `forking` is only used by the thread in `user`; that thread has the lock.
 unsafe impl Sync for OwnHeap {}
 
 #[cfg_attr(not(test), global_allocator)]

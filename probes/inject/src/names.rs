@@ -27,7 +27,7 @@ pub(crate) type CycleKey = [RingCycleEdge];
 /// Key of a frame: caller's frame, function, file, line.
 pub(crate) type FrameKey = (u32, TextId, TextId, u32);
 
-/// What has numbers in a ring.
+/// Numbers in a ring, by text, frame, kind and so on.
 #[derive(Default)]
 pub(crate) struct RingNames {
     texts: Map<Box<str>, TextId>,

@@ -56,8 +56,8 @@ pub(crate) fn follows_to() -> Option<&'static [u8]> {
     (options.follow && (options.collections || options.heap > 0)).then_some(&request.rendezvous)
 }
 
-/// Where full collections are reported; `None` if not requested, or if this process has confined
-/// itself since, which is reported.
+/// Where full collections are reported; `None` if not requested, or if this process has confined itself since; that is
+/// reported.
 pub(crate) fn reports_heap_to() -> Option<&'static [u8]> {
     let request = request().filter(|request| request.options.heap > 0)?;
     if confined::is_confined(request.options.filters) {
@@ -82,13 +82,12 @@ impl RecordingRequest {
     }
 }
 
-/// Whether this process was forked, without an exec since, from one in which this library was
-/// active.
+/// Whether this process was forked from a process with this library active, without an exec since.
 pub(crate) fn is_forked() -> bool {
     REQUEST.get().is_some_and(|request| !request.mark.is_mine())
 }
 
-/// Whether this process has the memory of the one that was started (vfork).
+/// Whether this process shares the memory of its parent (vfork).
 pub(crate) fn shares_memory() -> bool {
     let is_borrowed =
         |request: &RecordingRequest| request.mark.is_mine() && request.pid != std::process::id();
@@ -166,7 +165,7 @@ type RingPlace<M> = AtomicPtr<ProcessRing<M>>;
 static PYTHON: RingPlace<PythonMessage> = AtomicPtr::new(std::ptr::null_mut());
 static GPU: RingPlace<GpuMessage> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Messages for which this process has a ring.
+/// Messages with a ring in this process.
 pub(crate) trait Placed: Message + 'static {
     /// Its place.
     fn place() -> &'static RingPlace<Self>;
@@ -218,8 +217,7 @@ fn any_published<M>(pointer: *mut ProcessRing<M>) -> Option<&'static ProcessRing
     Some(unsafe { &*pointer })
 }
 
-/// The fork by which a process began in which Python's hook ran. A child that was forked by other
-/// code finds its parent's.
+/// The fork that started a process and ran Python's hook. A child forked by other code finds its parent's.
 struct LastFork {
     /// Process id as it sees it; 0: none.
     pid: AtomicU32,
@@ -234,10 +232,10 @@ static LAST_FORK: LastFork = LastFork {
     announced_in: AtomicPtr::new(std::ptr::null_mut()),
 };
 
-/// To be called in a forked child, at its start. Announces it in the ring of the ancestor that has
-/// one, whose memory it inherited, so that it creates a ring only once it has something else to
-/// write. `false`: it must create one at once, because gctrace does not read that ring, would not
-/// know the child by its id, which may be of another pid namespace, or allocations are counted.
+/// To be called in a forked child, at its start. Announces the child in the ring of the ancestor whose memory it
+/// inherited. The child then creates a ring only once it has something else to write. `false`: it must create a ring at
+/// once, because gctrace does not read the ancestor's ring, would not know the child by its id (the id may be from
+/// another pid namespace), or allocations are counted.
 pub(crate) fn announce_fork() -> bool {
     let (pid, at_ns) = (std::process::id(), now_ns());
     let parent = LAST_FORK.pid.swap(pid, Ordering::Relaxed);
@@ -246,8 +244,8 @@ pub(crate) fn announce_fork() -> bool {
     let is_announced = any_published(inherited).is_some_and(|ring| {
         let is_lazy = options().is_some_and(|options| options.follow)
             && ALLOCATION_PS.load(Ordering::Relaxed) == 0;
-        // The parent is the one that had the ring, or was announced in it. Otherwise it is gone, or
-        // the ids are of different namespaces.
+        // The parent is the process that had the ring, or was announced in it. Otherwise the parent is gone, or the ids
+        // are from different namespaces.
         let (known, parent) = ([ring.pid, parent], std::os::unix::process::parent_id());
         is_lazy
             && ring.producer.takes_forks()
@@ -265,8 +263,8 @@ fn announced_in() -> Option<&'static PythonRing> {
     (LAST_FORK.pid.load(Ordering::Relaxed) == std::process::id()).then_some(ring)
 }
 
-/// A collection ended in a process without a ring: counts it where the process is announced, or, if no system call may
-/// tell which process this is, in the ring of the ancestor that has one.
+/// A collection ended in a process without a ring: counts it where the process is announced. If no system call may
+/// identify this process, counts it in the inherited ring of an ancestor.
 #[cold]
 pub(crate) fn lose_without_ring() {
     let inherited = || any_published(PYTHON.load(Ordering::Acquire));
@@ -275,22 +273,22 @@ pub(crate) fn lose_without_ring() {
     }
 }
 
-/// The process is about to give up rights, without which it could not hand over a ring: creates it
-/// now if it is only announced.
+/// The process is about to give up rights needed to hand over a ring: creates the ring now if the process is only
+/// announced.
 pub(crate) fn settle() {
     if announced_in().is_some() {
         ring::<PythonMessage>();
     }
 }
 
-/// The ring, if it has been created already, or the one that announces this process: for sums to
-/// which both may add.
+/// The ring, if it has been created already, or the ring that announces this process: for sums that both processes may
+/// add to.
 pub(crate) fn shared_ring() -> Option<&'static PythonRing> {
     existing_ring().or_else(|| if confined::is_noticed() { None } else { announced_in() })
 }
 
-/// The process is about to forbid itself system calls: what its rings need later is made now. One that has
-/// a CPython gets its ring.
+/// The process is about to forbid itself system calls: prepares now what its rings need later. A process with a CPython
+/// gets its ring.
 pub(crate) fn prepare_for_filters(has_python: bool) {
     if has_python && options().is_some_and(|options| options.collections) {
         ring::<PythonMessage>();
@@ -327,7 +325,7 @@ pub(crate) fn switch_off(place: &Location<'_>) {
     }
 }
 
-/// Takes the ring away; `false` if there is none. Never freed: threads that have it finish what they write.
+/// Takes the ring away; `false` if there is none. Never freed: threads that have it finish their writes.
 fn withdraw<M: Placed>(ring: &RingPlace<M>, fault: &Location<'_>) -> bool {
     let Some(ring) = published(ring.swap(refused(), Ordering::AcqRel)) else {
         return false;
@@ -387,8 +385,7 @@ fn first_ring<M: Placed>() -> Option<&'static ProcessRing<M>> {
 /// ring.
 static ALLOCATION_PS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts allocations from now on, in this process and in forked children; what was counted so far
-/// is dropped.
+/// Counts allocations from now on, in this process and in forked children; earlier counts are dropped.
 pub(crate) fn count_allocations(allocation_ps: u64) {
     ALLOCATION_PS.store(allocation_ps, Ordering::Relaxed);
     if let Some(ring) = existing_ring::<PythonMessage>() {
@@ -430,8 +427,8 @@ impl<M: Message> ProcessRing<M> {
         self.producer.lose(kind, count);
     }
 
-    /// Adds the CPU time that the library has taken from the calling thread since its CPU time was `begun_ns`: by
-    /// the clock it would be that of other programs too.
+    /// Adds the CPU time that the library has taken from the calling thread since its CPU time was `begun_ns`. Clock
+    /// time would include other programs.
     pub(crate) fn spend(&self, kind: WorkKind, begun_ns: u64) {
         self.producer.spend(kind, gctrace_units::duration_ns(begun_ns, thread_cpu_ns()));
     }
@@ -465,8 +462,8 @@ pub(crate) fn tid() -> u32 {
     tid
 }
 
-/// The same as the C library knows it: it notes which thread has a mutex (`struct __pthread_mutex_s`, of all versions and
-/// processors the third number).
+/// The same from the C library: it notes which thread has a mutex (the third number of `struct __pthread_mutex_s`, in
+/// all versions and on all processors).
 fn tid_without_call() -> u32 {
     let mut mutex = libc::PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     // SAFETY: of this function alone; no other thread waits for it, so no system call is made.

@@ -1,7 +1,7 @@
-//! Before the process gives up rights without which it could not hand over a ring: one that was forked
-//! and is only announced so far hands it over now.
+//! Before the process gives up rights needed to hand over a ring: a forked process that is only announced so far hands
+//! over its ring now.
 //!
-//! Filters of system calls: see `filters`, which calls this too.
+//! Filters of system calls: see `filters`, another caller.
 
 use crate::exec::interpose;
 use crate::process_ring::settle;
@@ -9,8 +9,7 @@ use libc::{c_int, c_uint, pid_t, rlimit, rlimit64, uid_t};
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether this process, or one that it was forked from, gave up rights: what it may still open is
-/// unknown.
+/// Whether this process, or an ancestor by fork, gave up rights: it is unknown what it may still open.
 static ARE_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn are_given_up() -> bool {

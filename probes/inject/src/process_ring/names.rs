@@ -7,8 +7,8 @@ use gctrace_ring::{Message, NO_TEXT, PythonMessage, TextId, sent_text};
 use std::sync::TryLockError;
 
 impl<M: Message> ProcessRing<M> {
-    /// The number of a text, which is written before it is first used; [`NO_TEXT`] if there is no
-    /// room in the ring (counted as lost) or among the names.
+    /// The number of a text. The text is written before its number is first used. [`NO_TEXT`] if there is no room in
+    /// the ring (counted as lost) or among the names.
     pub(crate) fn text(&self, text: &str) -> TextId {
         let Some(mut names) = self.names() else {
             return NO_TEXT;

@@ -87,7 +87,7 @@ fn wrap(api: &PythonApi) -> Option<()> {
 /// Time of an allocation and its free, in ps: the mean of the fastest of a few turns.
 ///
 /// # Safety
-/// An allocator whose lock is held.
+/// `allocator`: its lock is held.
 unsafe fn time(allocator: &MemAllocator) -> u64 {
     const TURNS: usize = 8;
     const PAIRS: u64 = 64;

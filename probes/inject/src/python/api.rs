@@ -25,8 +25,8 @@ unsafe impl Sync for MethodDef {}
 /// `_PyCFunctionFast`: self, arguments, their number.
 pub(crate) type FastCall = unsafe extern "C" fn(Object, *const Object, isize) -> Object;
 
-/// `_PyFrameEvalFunction`: the thread's state, the frame, whether an exception is thrown into it. A
-/// daemon thread can end in it, which unwinds its stack.
+/// `_PyFrameEvalFunction`: the thread's state, the frame, whether an exception is thrown into it. A daemon thread can
+/// end in it; that unwinds its stack.
 pub(crate) type EvaluateFrame = unsafe extern "C-unwind" fn(Object, Object, c_int) -> Object;
 
 /// `METH_FASTCALL`.
@@ -52,8 +52,8 @@ macro_rules! functions {
         optional { $(fn $optional:ident($($optional_type:ty),*) $(-> $optional_result:ty)?;)* }
         types { $($kind:ident)* }
     ) => {
-        /// The functions, each of which may be called as CPython's manual states; most need the
-        /// interpreter's lock. And the addresses of types, null if there are none.
+        /// The functions, to be called as CPython's manual states; most need the interpreter's lock. And the addresses
+        /// of types, null if there are none.
         #[expect(non_snake_case, reason = "names of the C API")]
         pub(crate) struct PythonApi {
             $(pub(crate) $name: unsafe extern "C" fn($($type),*) $(-> $result)?,)*
@@ -187,8 +187,7 @@ functions! {
     }
 }
 
-// SAFETY: addresses of functions, of types that live for ever, and of None, which is only handed
-// out.
+// SAFETY: addresses of functions, of types that live for ever, and of None, which is only handed out.
 unsafe impl Send for PythonApi {}
 // SAFETY: as above.
 unsafe impl Sync for PythonApi {}
@@ -223,7 +222,7 @@ pub(crate) fn api() -> Option<&'static PythonApi> {
 impl PythonApi {
     /// None, as a new reference.
     pub(crate) fn none(&self) -> Object {
-        // SAFETY: needs the lock, which callbacks have.
+        // SAFETY: needs the lock; callbacks have it.
         unsafe { (self.Py_IncRef)(self.none) };
         self.none
     }
@@ -252,7 +251,7 @@ impl PythonApi {
         version.windows(marker.len()).any(|part| part == marker)
     }
 
-    /// The interpreter that the calling thread runs, whose lock it holds.
+    /// The interpreter that the calling thread runs; the thread holds its lock.
     pub(crate) fn current_interpreter(&self) -> *mut c_void {
         match self.PyInterpreterState_Get.or(self._PyInterpreterState_Get) {
             // SAFETY: the lock is held.
@@ -261,7 +260,7 @@ impl PythonApi {
         }
     }
 
-    /// The address of the interpreter whose lock the calling thread holds; `None` if it holds none.
+    /// The address of the interpreter that the calling thread has locked; `None` if it holds no such lock.
     pub(crate) fn running_interpreter(&self) -> Option<usize> {
         let state = self.PyThreadState_GetUnchecked.or(self._PyThreadState_UncheckedGet)?;
         let has_lock = self.PyGILState_Check?;
@@ -299,7 +298,7 @@ impl PythonApi {
         id
     }
 
-    /// The dictionary in which extensions may keep per-interpreter data; null if unavailable.
+    /// The dictionary for per-interpreter data of extensions; null if unavailable.
     pub(crate) fn interpreter_dictionary(&self) -> Object {
         let interpreter = self.current_interpreter();
         if interpreter.is_null() {

@@ -1,18 +1,17 @@
 //! Settings of the collector, applied in the program at its steps: `gctrace apply`.
 //!
-//! Native code, called through the C API: no Python code of ours runs in the program, and no attribute
-//! of a module is replaced. What runs the program's own code here are collections alone, as the
-//! collector may at any allocation.
+//! Native code, called through the C API: no Python code of ours runs in the program, and no attribute of a module is
+//! replaced. Only collections run the program's own code here, as the collector may at any allocation.
 //!
 //! - `agent`: what follows from a step;
 //! - `settings`: applies them, holds them, gives them back;
 //! - `collector`: the functions of the module gc, called and watched;
-//! - `calls`: the calls of them that the program makes, and what it wants;
-//! - `auto`: the search for a setting; `search`: its state; `costs`: what collections cost it;
-//! - `sums`: collections, by an entry in `gc.callbacks`; `quiet`: marks at which nothing is to be done;
-//! - `report`: what is reported.
+//! - `calls`: the program's calls of these functions, and its wishes;
+//! - `auto`: the search for a setting; `search`: its state; `costs`: the cost of collections to it;
+//! - `sums`: collections, by an entry in `gc.callbacks`; `quiet`: marks that need no work;
+//! - `report`: the report.
 //!
-//! Here: from where they are called, and the end of the process.
+//! Here: the callers of these modules, and the end of the process.
 
 mod agent;
 mod auto;
@@ -40,17 +39,17 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
-/// What is to be applied, or why nothing is.
+/// The settings to apply, or why there are none.
 static OPTIONS: OnceLock<Result<ApplyOptions, String>> = OnceLock::new();
 
-/// The agent of the main interpreter. Locked while it works, which runs no Python code and waits for
-/// nothing; a second thread of a free-threaded build does not wait for it.
+/// The agent of the main interpreter. Locked while it works; it runs no Python code and waits for nothing. A second
+/// thread of a free-threaded build does not wait for the lock.
 static AGENT: Mutex<Option<Agent>> = Mutex::new(None);
 
 /// Whether there is one.
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// The process that has it: not one that shares its memory (vfork).
+/// The process that has the agent: not a child that shares its memory (vfork).
 static PID: AtomicU32 = AtomicU32::new(0);
 
 /// Addresses of the interpreter's code and data.
@@ -222,7 +221,7 @@ unsafe extern "C" fn passed_on(marker: *mut c_void) -> c_int {
     0
 }
 
-/// Has the agent do what is due from time to time. Runs in the main thread.
+/// Has the agent do its periodic work. Runs in the main thread.
 unsafe extern "C" fn idle(_argument: *mut c_void) -> c_int {
     sums::idle_runs();
     // SAFETY: may be called at any time.
@@ -281,8 +280,8 @@ pub(crate) fn process_exits(caller: *const c_void) {
     }
 }
 
-/// Whether this process has the agent, and not another one that shares its memory, and may still make
-/// system calls that the program does not.
+/// Whether this process has the agent itself (not a child that shares its memory), and may still make system calls that
+/// the program does not.
 fn may_report() -> bool {
     let filters = OPTIONS.get().and_then(|options| options.as_ref().ok());
     !filters.is_none_or(|options| is_confined(options.filters))

@@ -11,7 +11,7 @@ use gctrace_ring::{PythonMessage, RingReason};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// Whether our functions stand before those of the module.
+/// Whether our functions stand before the module's own.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// The main interpreter, between its start and its end; else null.
@@ -22,7 +22,7 @@ thread_local! {
     static COLLECTS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Starts to watch the functions of the module, which all interpreters share. The lock is held.
+/// Starts to watch the functions of the module; all interpreters share it. The lock is held.
 pub(super) fn begin(interpreter: &'static HookedInterpreter, gc: &OwnedRef) {
     let collector = Collector::find(interpreter.api, gc);
     if collector.and_then(|collector| collector.watch(&LISTENER)).is_some() {
@@ -97,7 +97,7 @@ fn ended(function: CollectorFunction, _: Option<&BeforeCall>, succeeded: bool) {
 
 /// Writes the settings with the line that set them.
 fn changed() -> Option<()> {
-    // SAFETY: cleared before the interpreter ends, of which nothing is freed while its functions are called.
+    // SAFETY: cleared before the interpreter ends; nothing of it is freed while its functions are called.
     let interpreter = unsafe { MAIN.load(Ordering::Acquire).as_ref() }?;
     if interpreter.api.interpreter_id() != 0 {
         return None;

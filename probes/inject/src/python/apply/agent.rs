@@ -1,7 +1,7 @@
-//! Applies settings at steps, holds them, and sums up what they did.
+//! Applies settings at steps, holds them, and sums up their effects.
 //!
-//! Called by `super` with the interpreter's lock held, and with its own, in which no Python code runs:
-//! a collection is a [`CollectCall`] that it returns, and it goes on when that has been made.
+//! Called by `super` with the interpreter's lock and its own lock held. No Python code runs meanwhile: the agent
+//! returns a [`CollectCall`] for a collection, and goes on after the call.
 
 use super::calls::MOST_LINES;
 use super::search::SettingSearch;
@@ -34,7 +34,7 @@ pub(super) struct Agent {
     pub(super) api: &'static PythonApi,
     pub(super) collector: Collector,
     pub(super) options: &'static ApplyOptions,
-    /// What is reported, up to date in all that needs no look at the process.
+    /// The report so far, up to date except for values that must be read from the process.
     pub(super) report: AppliedProcess,
     pub(super) folder: Option<ReportFolder>,
     /// `None`: settings are applied, and none is sought.
@@ -173,7 +173,7 @@ impl Agent {
         Some(())
     }
 
-    /// Reads what the program wants now: it may have set thresholds, which are in effect then.
+    /// Reads the program's current wishes: it may have set thresholds, and they are in effect then.
     pub(super) fn read_own(&mut self) {
         let has_set = calls::with(|calls| std::mem::take(&mut calls.has_set_thresholds));
         if has_set == Some(true)
@@ -223,7 +223,7 @@ impl Agent {
 
     // Steps
 
-    /// A mark of a step. Returns a collection to be made, after which [`Agent::collected`] follows.
+    /// A mark of a step. Returns a collection to be made; [`Agent::collected`] follows it.
     pub(super) fn marked(&mut self, marker: StepMarker) -> Option<CollectCall> {
         if !matches!(self.stage, Stage::Idle) {
             // Another thread, or code that the collection runs.
@@ -231,7 +231,7 @@ impl Agent {
         }
         self.take_quiet();
         self.read_own();
-        // Together: what is done here may start a collection.
+        // Read together: the work here may start a collection.
         let totals = totals();
         self.began = WorkBegin::now();
         let now = self.began.wall_ns;
@@ -307,7 +307,7 @@ impl Agent {
         call
     }
 
-    /// What was before the first mark is start-up.
+    /// Everything before the first mark is start-up.
     fn begin_steps(&mut self) {
         if self.report.after.is_none() {
             self.report.startup = Some(std::mem::take(&mut self.report.before));
@@ -336,7 +336,7 @@ impl Agent {
         self.step_applied()
     }
 
-    /// Applies what is still due, then ends the work between two steps.
+    /// Applies due changes, then ends the work between two steps.
     fn step_applied(&mut self) -> Option<CollectCall> {
         if !self.report.taken_back
             && let Some(call) = self.apply_due()
@@ -370,7 +370,7 @@ impl Agent {
 
     // From time to time
 
-    /// What is due from time to time, between steps or not.
+    /// Does periodic work, between steps or not.
     pub(super) fn look(&mut self, in_mark: bool) -> Option<CollectCall> {
         let now = now_ns();
         if let Some(folder) =

@@ -1,5 +1,5 @@
-//! The search for a setting (`gctrace auto`): its controller is asked at each step, and what it wants is
-//! done here.
+//! The search for a setting (`gctrace auto`): its controller is asked at each step, and its orders are carried out
+//! here.
 
 use super::agent::{Agent, Stage};
 use super::report::is_incremental;
@@ -125,8 +125,8 @@ impl Agent {
         matches!(&self.search, Some(SettingSearch::Runs(search)) if search.worked_ns.is_some())
     }
 
-    /// A look in a process whose steps are not known: it has none, or none that are known. Returns a
-    /// collection to be made, as [`Agent::search_stepped`].
+    /// A look in a process without known steps: it has no steps, or none were found. Returns a collection to be made,
+    /// as [`Agent::search_stepped`].
     pub(super) fn search_by_time(&mut self) -> Option<CollectCall> {
         const MS: u64 = 1_000_000;
         /// Between two looks: ends of blocks need not be more exact.
@@ -165,8 +165,7 @@ impl Agent {
         call
     }
 
-    /// Steps have ended: one, or some by time. Returns a collection to be made, after which
-    /// [`Agent::search_collected`] follows.
+    /// Steps have ended: one, or some by time. Returns a collection to be made; [`Agent::search_collected`] follows it.
     pub(super) fn search_stepped(&mut self, steps: u64) -> Option<CollectCall> {
         if self.is_search_confined() {
             return None;
@@ -218,8 +217,8 @@ impl Agent {
         self.carry_out(action)
     }
 
-    /// Steps from now on at which nothing is to be done, unless something happens. Without a search, none:
-    /// settings are held at each step.
+    /// Number of steps from now on that need no work, unless something happens. Without a search, none: settings are
+    /// held at each step.
     pub(super) fn steps_ahead(&self) -> u64 {
         let is_alone = self.options.request.setting.items().is_empty();
         match &self.search {
@@ -323,15 +322,15 @@ impl Agent {
         }
     }
 
-    /// In a forked child, in which frozen objects stay so, that their pages remain shared.
+    /// In a forked child. Frozen objects stay frozen there, so that their pages remain shared.
     pub(super) fn forget_frozen(&mut self) {
         if let Some(SettingSearch::Runs(search)) = &mut self.search {
             search.is_frozen = false;
         }
     }
 
-    /// In a forked child: what it inherited is not traversed by its collections, which would write to each
-    /// page of it, and is shared with the parent as long. Lists alone are joined: no object is touched.
+    /// In a forked child: its collections do not traverse inherited objects. A traversal would write to each of their
+    /// pages; without it they stay shared with the parent. Only lists are joined: no object is touched.
     pub(super) fn freeze_inherited(&mut self) {
         /// A full collection of fewer takes less than 10 ms.
         const FEWEST: u64 = 100_000;
@@ -367,7 +366,7 @@ impl Agent {
         }
     }
 
-    /// What was found by now.
+    /// The search's results so far.
     pub(super) fn search_report(&self) -> Option<AutoReport> {
         let found = match self.search.as_ref()? {
             SettingSearch::Unsupported(why) => {

@@ -46,7 +46,7 @@ impl ProgramCalls {
         self.last[function as usize].as_deref()
     }
 
-    /// Forgets what was called, not what is wanted: the process was forked.
+    /// Forgets calls, not wishes: the process was forked.
     pub(super) fn forget(&mut self) {
         self.is_unfrozen = false;
         self.last = [const { None }; 6];
@@ -73,8 +73,7 @@ pub(super) fn begin(api: &'static PythonApi, thresholds: Vec<u32>, is_enabled: b
     }
 }
 
-/// What was noted so far. `None`: nothing is noted in this process, or another thread of a
-/// free-threaded build is at it.
+/// The notes so far. `None`: nothing is noted in this process, or another thread of a free-threaded build is at it.
 pub(super) fn with<T>(work: impl FnOnce(&mut ProgramCalls) -> T) -> Option<T> {
     locked()?.as_mut().map(work)
 }

@@ -19,7 +19,7 @@ struct CollectionCosts {
     ns: [u64; 3],
     /// Objects that they freed.
     freed: u64,
-    /// That of collections in other threads.
+    /// Time of collections in other threads.
     elsewhere_ns: u64,
     longest_ns: [u64; 2],
     full: Option<MeasuredFull>,

@@ -1,7 +1,7 @@
-//! Marks of steps at which the agent has nothing to do: they are counted alone, without its lock.
+//! Step marks that need no work of the agent: they are only counted, without its lock.
 //!
-//! Steps of a tenth of a millisecond would otherwise pay more for the search than it may cost. The
-//! interpreter's lock is held in all that is here.
+//! Steps of a tenth of a millisecond would otherwise pay more for the search than it may cost. All functions here run
+//! with the interpreter's lock held.
 
 use crate::apply::marks::preference;
 use crate::process_ring::now_ns;
@@ -9,8 +9,8 @@ use gctrace_ring::StepMarker;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// The longest time in which marks are counted alone, in ns: as often a rank looks at what the others do,
-/// and less than the time between two looks at memory.
+/// The longest time in which marks are only counted, in ns. A rank looks at the other ranks this often. It is less than
+/// the time between two looks at memory.
 const LONGEST_NS: u64 = 2_000_000;
 
 /// Marks that may still be counted alone.
@@ -19,7 +19,7 @@ static LEFT: AtomicU64 = AtomicU64::new(0);
 static UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 /// How good the marker of these marks is.
 static PREFERENCE: AtomicUsize = AtomicUsize::new(0);
-/// Those that the agent has not been given.
+/// Counted marks that the agent has not received.
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 
 /// From now on this many marks have nothing to be done.
@@ -42,7 +42,7 @@ pub(super) fn count(marker: StepMarker) -> bool {
         return false;
     }
     if preference(marker) > best {
-        // Not one that counts.
+        // A mark that does not count.
         return true;
     }
     LEFT.store(left - 1, Relaxed);

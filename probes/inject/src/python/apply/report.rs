@@ -16,7 +16,7 @@ pub(super) fn is_incremental(api: &PythonApi) -> bool {
 }
 
 impl Agent {
-    /// The report of a process that has just begun, with which the agent starts.
+    /// The report of a process that has just begun; the agent starts with it.
     pub(super) fn new_report(&self, now: u64) -> AppliedProcess {
         let version = self.api.version().to_string_lossy();
         AppliedProcess {
@@ -92,7 +92,7 @@ impl Agent {
         });
     }
 
-    /// What was done, for people: of a process without a folder. `None`: nothing, in a forked child.
+    /// A summary for people, for a process without a folder. `None`: nothing, in a forked child.
     pub(super) fn line(&self) -> Option<String> {
         let report = &self.report;
         if self.options.folder.is_some() || (report.steps == 0 && report.forked) {

@@ -49,7 +49,7 @@ impl Decider {
         }
     }
 
-    /// Steps from now on at which nothing is to be decided, unless something happens.
+    /// Number of steps from now on that need no decision, unless something happens.
     pub(super) fn steps_ahead(&self) -> u64 {
         match self {
             Self::Controller(controller) => controller.steps_ahead(),
@@ -100,7 +100,7 @@ pub(super) enum RankNews {
 }
 
 impl RankLink {
-    /// The link of a rank that starts, which announces itself.
+    /// The link of a starting rank. The rank announces itself.
     pub(super) fn new(rank: u32, ranks: u32, folder: &mut ReportFolder) -> Self {
         let pid = std::process::id();
         let mut link = Self {
@@ -189,7 +189,7 @@ impl RankLink {
         self.orders.note(action, own);
     }
 
-    /// Publishes what is in place now.
+    /// Publishes the orders in place now.
     pub(super) fn publish(&mut self, folder: &mut ReportFolder) {
         if self.leads()
             && self.published.as_ref() != Some(&self.orders)
@@ -215,10 +215,10 @@ fn follower_file(rank: u32) -> String {
     format!("ranks.{rank}")
 }
 
-/// Whether a process exists. Its id may be another's by now, which is rare: ids are given out in turn.
+/// Whether a process exists. Another process may have its id by now; that is rare: ids are given out in turn.
 fn lives(pid: u32) -> bool {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
-    // SAFETY: signal 0 is none. Of a process of another user: there is none in the folder.
+    // SAFETY: signal 0 is none. For a process of another user it fails: there is none in the folder.
     pid > 0 && unsafe { libc::kill(pid, 0) } == 0
 }
 

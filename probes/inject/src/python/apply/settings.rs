@@ -1,4 +1,4 @@
-//! The settings: what is due is applied, held against the program, and given back.
+//! The settings: applied when due, held against the program, and given back.
 
 use super::agent::{Agent, OLDEST, Stage};
 use super::calls;
@@ -18,7 +18,7 @@ impl Agent {
         self.active.iter().any(GcChange::disables)
     }
 
-    /// Applies what is due. A freeze needs a collection first.
+    /// Applies due settings. A freeze needs a collection first.
     pub(super) fn apply_due(&mut self) -> Option<CollectCall> {
         let options = self.options;
         for item in options.request.setting.items() {
@@ -61,7 +61,7 @@ impl Agent {
         }
     }
 
-    /// The thresholds after loading are those that are held, otherwise the program's own.
+    /// The thresholds after loading are the held ones, otherwise the program's own.
     fn end_loading(&mut self) {
         if std::mem::take(&mut self.is_loading) {
             let own = || calls::with(|calls| calls.thresholds.clone());
@@ -126,8 +126,7 @@ impl Agent {
         }
     }
 
-    /// Applies again what was undone since the last step, and notes by which line. A freeze needs a
-    /// collection first.
+    /// Applies again what was undone since the last step, and notes by which line. A freeze needs a collection first.
     pub(super) fn hold(&mut self) -> Option<CollectCall> {
         let mut refreezes = false;
         self.end_loading();

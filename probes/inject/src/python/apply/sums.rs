@@ -38,13 +38,13 @@ static SUMS: Sums = Sums {
     idle_ns: AtomicU64::new(0),
 };
 
-/// A call of `idle` that was asked for has not run yet. The interpreter has room for 32 of them (`NPENDINGCALLS`,
-/// up to 3.12) and runs them in the main thread, which may wait in C for long: the program's own must have it.
+/// A requested call of `idle` has not run yet. The interpreter has room for 32 of them (`NPENDINGCALLS`, up to 3.12)
+/// and runs them in the main thread. That thread may wait in C for long, and the program's own calls need the room.
 static IDLE_IS_DUE: AtomicBool = AtomicBool::new(false);
 /// After this time it is asked for again, in ns: a fork may have lost it.
 const LOST_NS: u64 = 60_000_000_000;
 
-/// What is called as each collection starts.
+/// The function called as each collection starts.
 static LOOK: OnceLock<fn(&'static PythonApi)> = OnceLock::new();
 
 static COLLECTION: MethodDef = method(c"gctrace_apply", collection);
@@ -78,13 +78,13 @@ pub(super) fn longest_ns() -> u64 {
     SUMS.longest_ns.load(Relaxed)
 }
 
-/// From now on the longest collection is one that is still to come.
+/// From now on only collections that are still to come count for the longest.
 pub(super) fn forget_longest() {
     SUMS.longest_ns.store(0, Relaxed);
 }
 
 impl Totals {
-    /// What was added since an earlier time.
+    /// The difference to an earlier time.
     pub(super) fn since(self, before: Self) -> Self {
         self.with(before, beyond)
     }
@@ -155,7 +155,7 @@ impl WorkBegin {
         Self { wall_ns: now_ns(), cpu_ns: None }
     }
 
-    /// A system call follows, at which others often get the CPU.
+    /// A system call follows; other threads often get the CPU there.
     pub(super) fn enters_kernel(&mut self) {
         if self.cpu_ns.is_none() {
             let worked_ns = duration_ns(self.wall_ns, now_ns()).min(SHORT_NS);
@@ -184,8 +184,8 @@ struct SettledSince {
 }
 
 impl SettlingSteps {
-    /// So many steps have ended, at `now_ns`. `own_ns`: time of gctrace's own code, which counts as none. Reads the
-    /// thread's CPU time, a system call of a microsecond.
+    /// The given number of steps has ended, at `now_ns`. `own_ns`: time of gctrace's own code; it is subtracted. Reads
+    /// the thread's CPU time, a system call of a microsecond.
     pub(super) fn after(
         &mut self,
         steps: u64,

@@ -187,7 +187,7 @@ functions! {
     }
 }
 
-// SAFETY: addresses of functions, of types that live for ever, and of None, which is only handed out.
+// SAFETY: addresses of functions, of types that live for ever, and of None; None is only handed out.
 unsafe impl Send for PythonApi {}
 // SAFETY: as above.
 unsafe impl Sync for PythonApi {}

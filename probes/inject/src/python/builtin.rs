@@ -31,7 +31,7 @@ const NOARGS: c_int = 0x4;
 const ONE: c_int = 0x8;
 pub(super) const FASTCALL: c_int = 0x80;
 
-/// A function in a method table that ours stands before, and what was there.
+/// A function in a method table with ours in its place, and the original function.
 pub(super) struct StandIn {
     method: AtomicPtr<NativeMethod>,
     original: AtomicPtr<c_void>,
@@ -53,7 +53,7 @@ impl StandIn {
         self.ours as *mut c_void == function
     }
 
-    /// What was in the table before ours.
+    /// The original function of the table.
     pub(super) fn original(&self) -> *mut c_void {
         self.original.load(Ordering::Acquire)
     }
@@ -67,7 +67,7 @@ impl StandIn {
         place.store(self.ours as *mut c_void, Ordering::Release);
     }
 
-    /// Calls what was there.
+    /// Calls the original function.
     ///
     /// # Safety
     /// In place of a builtin's function, and with its arguments.
@@ -104,13 +104,13 @@ pub(super) struct Builtin {
     method: *mut NativeMethod,
     pub(super) native: Native,
     pub(super) flags: c_int,
-    /// Its first argument, which the builtin keeps alive.
+    /// Its first argument, kept alive by the builtin.
     pub(super) module: Object,
     _builtin: OwnedRef,
 }
 
 impl Builtin {
-    /// `None`: it is no builtin of this name. `original`: what was in a table where ours is.
+    /// `None`: it is no builtin of this name. `original`: returns the original function for ours.
     pub(super) fn find(
         api: &'static PythonApi,
         module: &OwnedRef,
@@ -141,7 +141,7 @@ impl Builtin {
         }
         Some(Self {
             method,
-            // SAFETY: a function, which is called as its flags demand.
+            // SAFETY: a function, called as its flags demand.
             native: unsafe { std::mem::transmute::<*mut c_void, Native>(function) },
             flags: entry.flags & (VARARGS | KEYWORDS | NOARGS | ONE | FASTCALL),
             module,
@@ -149,8 +149,8 @@ impl Builtin {
         })
     }
 
-    /// Whether its function may be replaced in the method table, which is in an object of the loader, or
-    /// was made while the program ran.
+    /// Whether its function may be replaced in the method table. The table is in an object of the loader, or was made
+    /// while the program ran.
     pub(super) fn is_writable(&self) -> bool {
         let address = self.method.addr();
         place_of(address).map_or_else(|| is_writable_memory(address), |place| place.is_writable)

@@ -26,8 +26,8 @@ pub(crate) const NAME_TEXT: &str = "gctrace_callback";
 pub(crate) static METHOD: MethodDef = method(NAME, callback);
 static FOUND: MethodDef = method(c"gctrace_garbage", found);
 
-/// Minimum length of pauses for which the whole stack and the settings are read, in ns: a few
-/// microseconds more do not matter then.
+/// Minimum length of a pause in ns for reading the whole stack and the settings: a few microseconds more do not matter
+/// then.
 const LONG: u64 = 50_000;
 
 /// `callback(phase, info)`.
@@ -82,10 +82,10 @@ impl HookedInterpreter {
 /// work that takes so long but examining, and the clock of the thread's CPU time is a system call.
 const LONGEST_YOUNG: u64 = 100_000;
 
-/// A call of the entry, whose CPU time is the library's.
+/// A call of the entry. Its CPU time is the library's.
 struct EntryWork {
     called_ns: u64,
-    /// CPU time of the thread; `None` at young collections, which are frequent.
+    /// CPU time of the thread; `None` at young collections: they are frequent.
     cpu_ns: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ impl EntryWork {
         Self { called_ns, cpu_ns: cpu_ns.filter(|ns| *ns > 0) }
     }
 
-    /// What it took by now, without what was examined in it.
+    /// Time that it took by now, without examining.
     fn took_ns(&self, examined_ns: u64) -> u64 {
         match self.cpu_ns {
             Some(cpu_ns) => duration_ns(cpu_ns + examined_ns, thread_cpu_ns()),
@@ -209,7 +209,7 @@ impl HookedInterpreter {
         ring.producer().spend(WorkKind::Calls, 2 * call_ns());
     }
 
-    /// This process's ring, to which the interpreter has been reported.
+    /// This process's ring; the interpreter has been reported to it.
     #[inline]
     fn own_ring(&self, state: &mut InterpreterState) -> Option<&'static PythonRing> {
         match existing_ring::<PythonMessage>() {
@@ -320,7 +320,7 @@ impl HookedInterpreter {
         if call_ns() > 0 {
             return None;
         }
-        // SAFETY: the lock is held; the list has the entry, which is alive.
+        // SAFETY: the lock is held; the list has the entry, and the entry is alive.
         let entry = unsafe { OwnedRef::share(self.api, state.live.as_ref()?.entry) };
         let phase = OwnedRef::interned(self.api, c"gctrace")?;
         let mut least_ns = u64::MAX;
@@ -380,7 +380,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// As beside other programs, which have the CPU meanwhile.
+    /// As beside other programs that have the CPU meanwhile.
     #[test]
     fn waiting_for_a_cpu_is_no_work() {
         for generation in [0, OLDEST] {

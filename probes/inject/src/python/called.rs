@@ -1,12 +1,11 @@
 //! Python code of the program that a collection calls: finalizers (`__del__`, callbacks of weak
 //! references, generators that are closed) and the functions in `gc.callbacks`. How long each runs.
 //!
-//! From the first callback of a collection to the last, the interpreter's function that evaluates
-//! frames (PEP 523; 3.9 and later) is ours, which reads the clock before and after the real one. While
-//! that runs it is the real one again: only what C calls, the collector, is seen, and everything it calls
-//! runs as without gctrace. Where another tool has replaced the function (TorchDynamo, debuggers), with
-//! the JIT compiler of 3.14 and later, which would discard its code, and in free-threaded builds,
-//! which would stop all threads, nothing is watched.
+//! From the first callback of a collection to the last, the interpreter's function that evaluates frames (PEP 523; 3.9
+//! and later) is ours. It reads the clock before and after the real one. While the real function runs it is in place
+//! again: only calls by C, the collector, are seen, and everything that it calls runs as without gctrace. Nothing is
+//! watched where another tool has replaced the function (TorchDynamo, debuggers), with the JIT compiler of 3.14 and
+//! later (it would discard its code), and in free-threaded builds (all threads would stop).
 
 use super::api::{EvaluateFrame, NULL, Object, PythonApi, api};
 use super::interpreter::{HookedInterpreter, InterpreterState};
@@ -214,7 +213,7 @@ fn release(api: &PythonApi, code: Object) {
 }
 
 impl HookedInterpreter {
-    /// A collection begins: watches what it calls. The lock is held.
+    /// A collection begins: watches its calls. The lock is held.
     pub(super) fn watch_calls(&self, state: &InterpreterState) {
         let Some(live) = state.live.as_ref().filter(|_| self.watches_calls) else {
             return;

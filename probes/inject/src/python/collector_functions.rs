@@ -1,8 +1,8 @@
 //! The functions of the module gc: called directly, and watched when the program calls them.
 //!
-//! No attribute is replaced. For those that change settings, a function of ours stands in the method
-//! table (`builtin.rs`) and calls the original one with the same arguments; what happened is noted
-//! by listeners: for the record (`asked.rs`), and for settings that are applied (`apply/calls.rs`).
+//! No attribute is replaced. For functions that change settings, a function of ours stands in the method table
+//! (`builtin.rs`) and calls the original with the same arguments. Listeners note the results: for the record
+//! (`asked.rs`), and for settings that are applied (`apply/calls.rs`).
 
 use super::api::{NULL, Object, PythonApi};
 use super::builtin::{Builtin, FASTCALL, KEYWORDS, Native, StandIn};
@@ -11,7 +11,7 @@ use crate::recording::guarded;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function by which a program changes settings, or collects.
+/// A function that programs call to change settings, or to collect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CollectorFunction {
     Enable,
@@ -101,7 +101,7 @@ unsafe extern "C-unwind" fn called<const AT: usize>(
     result
 }
 
-/// What was in a method table before ours.
+/// The function in a method table before ours.
 fn original(function: *mut c_void) -> *mut c_void {
     let ours = WATCHES.iter().find(|watch| watch.is(function));
     ours.map_or(function, StandIn::original)
@@ -215,14 +215,14 @@ impl Collector {
     }
 }
 
-/// A call of `gc.collect()` that is still to be made. It runs Python code, in which a thread may end
-/// when the interpreter does: nothing here is dropped then, and it is made outside of
-/// [`guarded`], which would take that for a fault.
+/// A call of `gc.collect()` that is still to be made. It runs Python code, and a thread may end in it when the
+/// interpreter does: nothing here is dropped then. It is made outside of [`guarded`]: that would take such an end for a
+/// fault.
 pub(super) struct CollectCall {
     api: &'static PythonApi,
     native: Native,
     module: Object,
-    /// The generation: a small integer, of which there is one.
+    /// The generation: a small integer, a single object.
     generation: Object,
 }
 

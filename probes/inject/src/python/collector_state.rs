@@ -1,21 +1,21 @@
 //! Numbers in the collector's state, read from memory: how many objects there are, how many the last
 //! full collection left (`long_lived_total`, as with probes), and how many collections ran.
 //!
-//! The state is found without a symbol. It contains the lists `gc.garbage` and `gc.callbacks`, one
-//! after the other, and the numbers lie at distances from them that depend on the version (`struct
-//! _gc_runtime_state`; as in probes/src/python/layout.rs). Free-threaded builds have it in the
-//! interpreter. In others an object that was just tracked is the last of the youngest generation, so
-//! the next one on that list is the list's head, which is part of the state.
+//! The state is found without a symbol. It contains the lists `gc.garbage` and `gc.callbacks`, one after the other, and
+//! the numbers lie at distances from them that depend on the version (`struct _gc_runtime_state`; as in
+//! probes/src/python/layout.rs). Free-threaded builds have it in the interpreter. In others an object that was just
+//! tracked is the last of the youngest generation. So the next one on that list is the list's head, a part of the
+//! state.
 
 use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
 use crate::confined::is_noticed;
 use std::ffi::{c_int, c_void};
 
-/// Words from the youngest generation on in which the two lists are searched.
+/// Number of words from the youngest generation on that are searched for the two lists.
 const WORDS: usize = 64;
-/// The same from the start of a free-threaded interpreter, whose state is at 7.5 kB (3.13 to 3.15);
-/// the interpreter is larger than that many words.
+/// The same from the start of a free-threaded interpreter. Its state is at 7.5 kB (3.13 to 3.15); the interpreter is
+/// larger than that many words.
 const FREE_THREADED_WORDS: usize = 2048;
 
 /// Where the numbers of one interpreter are; `None`: this build has none, or they are not as known.
@@ -35,15 +35,14 @@ enum Statistics {
 }
 
 impl CollectorState {
-    /// Finds the numbers. `collections` is the sum in `gc.get_stats()`, which must be found in memory.
-    /// The lock is held.
+    /// Finds the numbers. `collections` is the sum in `gc.get_stats()`, to be found in memory again. The lock is held.
     pub(crate) fn find(api: &'static PythonApi, gc: &OwnedRef, collections: Option<u64>) -> Self {
         let known = version(api).zip(lists(api, gc));
         let Some((version, lists)) = known else {
             return Self::default();
         };
         let statistics = statistics(version, api.is_free_threaded(), lists);
-        // SAFETY: in the state of the interpreter, which runs.
+        // SAFETY: in the state of the running interpreter.
         let is_right = |statistics: &Statistics| unsafe {
             statistics.is_mapped() && statistics.read() == collections
         };
@@ -55,7 +54,7 @@ impl CollectorState {
 
     /// The objects in the oldest generation; `None` if unknown. The lock is held.
     pub(crate) fn oldest_objects(self) -> Option<u32> {
-        // SAFETY: in the state of the interpreter, which runs.
+        // SAFETY: in the state of the running interpreter.
         let count = unsafe { word(self.oldest?) };
         Some(gctrace_units::u32_or_most(count))
     }
@@ -64,14 +63,14 @@ impl CollectorState {
     /// generation 1 since (`long_lived_pending`, the word after it); `None` if unknown. The lock is held.
     pub(crate) fn long_lived(self) -> Option<(u64, u64)> {
         let oldest = self.oldest?;
-        // SAFETY: in the state of the interpreter, which runs.
+        // SAFETY: in the state of the running interpreter.
         Some(unsafe { (word(oldest) as u64, word(oldest + 8) as u64) })
     }
 
-    /// The collections of all generations; `None` if unknown. Calls no function of the interpreter,
-    /// which may be about to end.
+    /// The collections of all generations; `None` if unknown. Calls no function of the interpreter: it may be about to
+    /// end.
     pub(crate) fn collections(self) -> Option<u64> {
-        // SAFETY: in the state of the interpreter, which is not freed before its list of callbacks.
+        // SAFETY: in the state of the interpreter; it is not freed before its list of callbacks.
         self.statistics.and_then(|statistic| unsafe { statistic.read() })
     }
 }

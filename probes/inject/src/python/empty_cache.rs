@@ -1,11 +1,11 @@
 //! Calls of `torch.cuda.empty_cache()`: each with its lines and its time, and what PyTorch's allocator
 //! has from the driver before, after, and until all of it is taken again.
 //!
-//! So it is asked before and after full collections: by how much less device memory tensors have then.
+//! It is also read before and after full collections, for the decrease of device memory in tensors.
 //!
-//! Ours stands before the C function that they end in (`builtin.rs`). What the allocator has, it asks
-//! PyTorch's own builtins: C code, which the program's own thread runs, and which starts nothing on a GPU.
-//! After a call it is asked at collections and at marks of steps, ever more rarely, for 10 s at most.
+//! A function of ours stands before the C function that does the work of those calls (`builtin.rs`). The allocator's
+//! memory comes from PyTorch's own builtins: C code that runs on the program's own thread and starts nothing on a GPU.
+//! After a call it is read at collections and at marks of steps, ever more rarely, for 10 s at most.
 
 use super::api::{Object, PythonApi, api};
 use super::builtin::{Builtin, StandIn};
@@ -31,7 +31,7 @@ const LEAST_BYTES: u64 = 1 << 20;
 /// Time between two looks in ns, and the part of the time since the call.
 const APART_NS: u64 = 1_000_000;
 const APART_PART: u64 = 8;
-/// What is taken again later was free for others, in ns.
+/// Memory that is taken again after this time was free for other processes, in ns.
 const LONGEST_NS: u64 = 10_000_000_000;
 /// Share of the CPU time for collections, in millionths, and time beside it in ns.
 const BUDGET_PPM: u32 = 2_000;
@@ -173,7 +173,7 @@ fn follow() {
     });
 }
 
-/// What it has as a full collection begins; empty: unknown. The main interpreter's lock is held.
+/// The allocator's memory as a full collection begins; empty: unknown. The main interpreter's lock is held.
 pub(super) fn before_collection() -> Vec<RingCacheMemory> {
     let mut cache = CACHE.try_lock().ok();
     let cache = cache.as_mut().and_then(|cache| cache.as_mut());
@@ -234,9 +234,9 @@ impl DeviceCache {
         self.followed.ring == ring.number()
     }
 
-    /// Whether the program uses a GPU, and may. Before it does, torch would take the mere question for their
-    /// number for use, after which forked children must not use any (`poison_fork` in torch/csrc/cuda/Module.cpp);
-    /// in a child of a program that does, locks of the allocator may be held for ever.
+    /// Whether the program uses a GPU, and may. Before it does, torch would take the mere question for use of the GPUs.
+    /// After that, forked children must not use any (`poison_fork` in torch/csrc/cuda/Module.cpp). In a child of a
+    /// program that does, locks of the allocator may be held for ever.
     fn is_initialized(&self) -> bool {
         let api = self.api;
         // SAFETY: the lock is held; the interpreter has its modules until `end`.
@@ -256,7 +256,7 @@ impl DeviceCache {
         memory
     }
 
-    /// What it has of each device that the program uses.
+    /// The allocator's memory on each device that the program uses.
     fn memory(&self) -> Vec<RingCacheMemory> {
         if !self.is_initialized() {
             return Vec::new();

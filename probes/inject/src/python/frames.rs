@@ -1,8 +1,8 @@
 //! Reads the Python stack, and gives its frames numbers in the ring.
 //!
-//! Code objects are identified by address, so the remembered ones are referenced: a bounded number,
-//! each in the one slot that its address maps to. Frames are read by `raw_frame` if possible, else
-//! through the C API, which in 3.8 does not expose the code of a frame.
+//! Code objects are identified by address, so the remembered ones are referenced: a bounded number, each in the one
+//! slot for its address. Frames are read by `raw_frame` if possible, else through the C API. In 3.8 the C API does not
+//! expose the code of a frame.
 
 use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
@@ -235,7 +235,7 @@ pub(crate) struct RunningLine {
 }
 
 impl RunningLine {
-    /// That of the calling thread.
+    /// The line of the calling thread.
     pub(crate) fn innermost(
         api: &'static PythonApi,
         layout: Option<RawFrameLayout>,

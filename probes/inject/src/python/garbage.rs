@@ -6,11 +6,11 @@
 //!
 //! - `sentinel`: our way into a collection;
 //! - `layout`: the collector's list, objects and types in memory;
-//! - `births`: the lines at which objects were allocated, of garbage and of what is alive;
+//! - `births`: the lines at which objects were allocated, both garbage and live objects;
 //! - `samples`: the sampled blocks, thinned without bias; `reused`: blocks of types with free lists;
 //! - `kinds`: types, code and lines; `bytes`: sizes; `tally`: the counts of one collection;
 //! - `cycles`: what refers to what; `graph`: its components; `references`: names of references;
-//! - `budget`: which collections.
+//! - `budget`: decides which collections are examined.
 
 mod births;
 mod budget;
@@ -47,16 +47,15 @@ use sentinel::{Planted, Sentinel, take_back};
 use std::sync::Mutex;
 use tally::Tally;
 
-/// Lines of what is alive that are written at once, those with most objects: of 4,096 samples at most,
-/// the others have 16 each on average.
+/// Lines of live objects that are written at once, with most objects first: of 4,096 samples at most, the other lines
+/// have 16 each on average.
 const ALIVE_LINES: usize = 128;
 
-/// Time between two looks at what is alive, in ns, and the part of the time since the first of them: in
-/// an hour they are 150.
+/// Time between two looks at live objects, in ns, and the part of the time since the first look: 150 looks in an hour.
 const ALIVE_APART_NS: u64 = 2_000_000_000;
 const ALIVE_APART_PART: u64 = 64;
 
-/// When what is alive is looked at.
+/// When to look at live objects.
 #[derive(Default)]
 struct AliveLooks {
     /// Of the ring that has it, the number, and when the first was, in ns.
@@ -130,8 +129,8 @@ impl GarbageExaminer {
         })
     }
 
-    /// Counts what was done since the thread's CPU time was `begun_ns`: the CPU time, which the budget is a share
-    /// of. By the clock it takes longer beside other programs.
+    /// Adds the CPU time of the work since the thread's CPU time was `begun_ns`; the budget is a share of CPU time.
+    /// Clock time would be longer beside other programs.
     fn spend(&mut self, begun_ns: u64) {
         let cost_ns = gctrace_units::duration_ns(begun_ns, thread_cpu_ns());
         self.budget.spend(cost_ns, process_cpu_ns);
@@ -151,13 +150,13 @@ impl GarbageExaminer {
         }
     }
 
-    /// Whether to look at what is alive after the collection that starts.
+    /// Whether to look at live objects after the collection that starts.
     fn looks_at_alive(&mut self) -> bool {
         self.alive.is_due = self.reader.finds_births() && now_ns() >= self.alive.next_ns;
         self.alive.is_due
     }
 
-    /// Writes what is alive by line of birth, if it is time.
+    /// Writes live objects by line of birth, if it is time.
     fn look_at_alive(&mut self) {
         if !std::mem::take(&mut self.alive.is_due) {
             return;
@@ -181,8 +180,8 @@ impl GarbageExaminer {
         self.spend(begun_ns);
     }
 
-    /// Whether the collector prints or keeps what it finds (`gc.set_debug`): then the sentinel
-    /// would be seen.
+    /// Whether the collector prints or keeps the garbage that it finds (`gc.set_debug`): then the sentinel would be
+    /// seen.
     fn is_debugging(&self) -> bool {
         let flags = self.get_debug.call(self.api, &[]);
         flags.is_none_or(|flags| flags.number() != Some(0))
@@ -220,7 +219,7 @@ impl GarbageExaminer {
         Some(())
     }
 
-    /// What was counted since `at_ns`, with its cycles.
+    /// The counts since `at_ns`, with cycles.
     ///
     /// # Safety
     /// The lock is held; the objects are still on the collector's list.
@@ -277,8 +276,8 @@ impl GarbageHook {
         Ok(())
     }
 
-    /// A collection starts; the last moment before it looks at objects. The lock is held. Returns the CPU time of
-    /// examining, in ns, which is counted.
+    /// A collection starts; the last moment before it looks at objects. The lock is held. Returns the counted CPU time
+    /// of examining, in ns.
     pub(super) fn begin(&self, is_oldest: bool) -> u64 {
         if let Ok(mut examiner) = self.examiner.try_lock()
             && let Some(examiner) = &mut *examiner
@@ -303,7 +302,7 @@ impl GarbageHook {
             && let Some(examiner) = &mut *examiner
         {
             examiner.sentinel.end(&self.planted);
-            // That of the list of the unreachable is the collection's.
+            // The time for the list of unreachable objects belongs to the collection.
             examiner.spent_ns = 0;
             if !is_off() {
                 examiner.look_at_alive();
@@ -344,8 +343,7 @@ impl GarbageHook {
         Ok(())
     }
 
-    /// Examines nothing more, and releases what belongs to the interpreter, which ends. The lock is
-    /// held.
+    /// Examines nothing more, and releases objects of the ending interpreter. The lock is held.
     pub(super) fn finish(&self, api: &'static PythonApi) {
         let is_whole = !is_off();
         if is_whole {

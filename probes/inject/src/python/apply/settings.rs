@@ -126,7 +126,8 @@ impl Agent {
         }
     }
 
-    /// Applies again what was undone since the last step, and notes by which line. A freeze needs a collection first.
+    /// Applies again all changes undone since the last step, and notes the lines that undid them. A freeze needs a
+    /// collection first.
     pub(super) fn hold(&mut self) -> Option<CollectCall> {
         let mut refreezes = false;
         self.end_loading();

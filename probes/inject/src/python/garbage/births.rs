@@ -1,18 +1,17 @@
-//! Where objects were born: the Python line of a sample of all allocations of objects, by the
-//! address of the block, until it is freed. Instances among garbage are found there, and what is alive
-//! is summed by line ([`alive`]).
+//! Where objects were born: the Python line of a sample of all allocations of objects, by the address of the block,
+//! until it is freed. Instances among garbage are found there, and live objects are summed by line ([`alive`]).
 //!
-//! On where the allocators are wrapped anyway (`--alloc`) and garbage is examined, because what is
-//! freed has to be forgotten. An object is found by its block if CPython allocates and frees all
-//! objects of its type there ([`InstanceTypes`]); memory of types with free lists (list, dict,
-//! tuple, ...) is reused without the allocator, so that an address says nothing about them.
+//! On where the allocators are wrapped anyway (`--alloc`) and garbage is examined: freed blocks have to be forgotten.
+//! An object is found by its block if CPython allocates and frees all objects of its type there ([`InstanceTypes`]);
+//! memory of types with free lists (list, dict, tuple, ...) is reused without the allocator, so an address says nothing
+//! about them.
 //!
 //! A fresh sample holds a reference to a code object, until the next collection that is examined;
 //! then only texts remain. Inside an allocation only functions are called that read the
 //! interpreter's state.
 //!
-//! A sample stands for 256 allocations, or more once others were dropped ([`Samples`]): what lives long is
-//! sampled ever more coarsely, without bias, and new objects are not.
+//! A sample stands for 256 allocations, or more once others were dropped ([`Samples`]): long-lived objects are sampled
+//! ever more coarsely, without bias, and new objects are not.
 
 use super::layout::{TypeView, type_of};
 use super::reused::ReusedBlocks;
@@ -36,15 +35,15 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 /// Fresh lines; samples of more are dropped. From half of them on they get their texts at the next collection.
 const MAX_FRESH: usize = 1 << 9;
 
-/// Lines kept, some hundred bytes each; of more, those that no sample has are forgotten.
+/// Lines kept, some hundred bytes each; beyond this number, lines without a sample are forgotten.
 const MAX_LINES: usize = 2 * MOST_SAMPLES;
 
-// What is left of the lines then, and the fresh ones, are not too many.
+// The remaining lines and the fresh ones then fit.
 const _: () = assert!(MOST_SAMPLES + MAX_FRESH <= MAX_LINES);
 
 static SAMPLES: Samples = Samples::new();
 
-/// Allocations before the next sample. Threads that count at once lose counts, which is harmless.
+/// Allocations before the next sample. Threads that count at once lose counts; that is harmless.
 static LEFT: AtomicU32 = AtomicU32::new(u32::MAX);
 
 static SAMPLER: OnceLock<Mutex<Sampler>> = OnceLock::new();
@@ -57,7 +56,7 @@ pub(super) struct SampledLine {
     pub(super) line: u32,
 }
 
-/// Samples the allocations of the main interpreter. Those of others may run at the same time.
+/// Samples the allocations of the main interpreter. Other interpreters may allocate at the same time.
 struct Sampler {
     api: &'static PythonApi,
     raw: Option<RawFrameLayout>,
@@ -151,12 +150,12 @@ pub(super) fn settle() -> bool {
     };
     let fresh = sampler.settle();
     drop(sampler);
-    // May run the program's code, which allocates.
+    // May run the program's code, and that may allocate.
     drop(fresh);
     true
 }
 
-/// Ends it: the main interpreter ends, whose lock is held.
+/// Ends the sampling: the main interpreter ends. Its lock is held.
 pub(super) fn end() {
     let Some(mut sampler) = sampler() else {
         return;
@@ -179,17 +178,16 @@ fn sampler() -> Option<MutexGuard<'static, Sampler>> {
     SAMPLER.get()?.try_lock().ok()
 }
 
-/// The line at which the block at this address was allocated, if it is one of the sample: a number
-/// for [`line()`], and how many samples it stands for.
+/// The line that allocated the block at this address, if the block was sampled: a number for [`line()`], and the number
+/// of samples that it stands for.
 #[inline]
 pub(super) fn birth(block: usize) -> Option<(u32, u32)> {
     let line = SAMPLES.line(SAMPLES.find(block)?);
     (line & FRESH == 0).then(|| (index_of(line), stands_for(line)))
 }
 
-/// Estimates what is alive of what was allocated since the sampling began: by line the objects and
-/// their bytes, without types that have free lists; of at most so many lines those with most
-/// objects, in this order. The lock of the main interpreter is held.
+/// Estimates the live objects allocated since the sampling began, and their bytes, by line, without types that have
+/// free lists. At most `most` lines, with most objects first. The lock of the main interpreter is held.
 pub(super) fn alive(most: usize) -> Vec<(SampledLine, u64, u64)> {
     let Some(sampler) = sampler().filter(|sampler| !sampler.is_over) else {
         return Vec::new();
@@ -250,7 +248,7 @@ impl Sampler {
             // SAFETY: the block is not freed: its slot would be free.
             let is_reused = || can_read && unsafe { self.reused.has(block, size as usize) };
             match number {
-                // No instance has such memory, and what has counts for no line.
+                // No instance has such memory, and other objects there count for no line.
                 Some(_) if is_reused() => _ = SAMPLES.forget(at),
                 Some(number) if can_read => SAMPLES.set_line(at, with_index(line, *number)),
                 Some(number) => SAMPLES.set_line(at, with_index(line, *number) | UNSURE),
@@ -289,10 +287,10 @@ impl Sampler {
     }
 }
 
-/// Recognizes the types whose objects CPython allocates and frees one by one: those made by a class
-/// statement, and not only those of extensions.
+/// Recognizes types with objects that CPython allocates and frees one by one: types made by a class statement, and
+/// types of extensions with the same functions.
 pub(super) struct InstanceTypes {
-    /// `subtype_dealloc`, which no header names.
+    /// `subtype_dealloc`: no header names it.
     deallocate: usize,
     allocate: usize,
     free: usize,
@@ -301,7 +299,7 @@ pub(super) struct InstanceTypes {
 impl InstanceTypes {
     /// The lock is held. `None` in builds that lack one of them.
     pub(super) fn new(api: &'static PythonApi) -> Option<Self> {
-        // A class statement of importlib, which is part of every interpreter.
+        // A class statement of importlib; every interpreter has it.
         let class = OwnedRef::import(api, c"_frozen_importlib")?.attribute(c"ModuleSpec")?;
         // SAFETY: alive, an object; if it is a type its fields are where they were verified to be.
         let view = unsafe {

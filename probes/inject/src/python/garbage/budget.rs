@@ -1,9 +1,8 @@
-//! Which collections are examined: one in k, and each of the oldest generation.
+//! Decides which collections are examined: one in k, and each of the oldest generation.
 //!
-//! All of a collection is examined or nothing, so that what is recorded is a fair sample by
-//! collection. k follows from what examining has cost so far, as a share of the process's CPU time.
-//! The distance to the next one is random, k on average: in a program that repeats itself, every k-th
-//! would be the same again and again.
+//! All of a collection is examined or nothing, so that the records are a fair sample by collection. k follows from the
+//! cost of examining so far, as a share of the process's CPU time. The distance to the next one is random, k on
+//! average: in a program that repeats itself, every k-th would be the same again and again.
 
 use crate::python::next_random;
 

@@ -1,8 +1,7 @@
 //! An object's own memory: `tp_basicsize`, its items, and the tables of lists and dicts.
 //!
-//! What `sys.getsizeof` returns for the types known here, with the head of the collector, and the values
-//! of instances, which it leaves out. Without a call: on objects that die `__sizeof__` may be the
-//! program's.
+//! Equals `sys.getsizeof` for the types known here, with the head of the collector, and also the values of instances;
+//! `sys.getsizeof` leaves them out. Without a call: on objects that die `__sizeof__` may be the program's.
 
 use super::layout::{TypeView, reference, size_of, word};
 use crate::python::api::{Object, PythonApi};
@@ -36,14 +35,14 @@ impl Size {
             13.. => flags::INLINE_VALUES,
         } & class.flags()
             != 0;
-        // Which of the other types store a number of items, and where, is unknown: frames of 3.11
-        // and later have other things there.
+        // The other types may store a number of items, at an unknown place: frames of 3.11 and later have other things
+        // there.
         let has_items = class.is_tuple() || class.is_metatype();
         match class.object() {
             of if of == api.PyList_Type => Self::List(basic),
             of if of == api.PyDict_Type => Self::Dict(basic, minor),
             of if item == 0 && has_values => {
-                // SAFETY: such types are heap types, which have that field.
+                // SAFETY: such types are heap types, and these have that field.
                 let keys = unsafe { word(of, type_qualname(minor) + 8) } as u64;
                 let (basic_size, flags) = (class.basic_size(), class.flags());
                 Self::Instance(basic, InstanceLayout { minor, basic_size, flags, keys })

@@ -1,5 +1,5 @@
-//! A graph of references, its cycles, and what they hold. Pure, and without recursion: garbage can
-//! be a list of millions.
+//! A graph of references, its cycles, and the objects that they hold. Pure, and without recursion: garbage can be a
+//! list of millions.
 
 use std::cmp::Ordering;
 use std::collections::{TryReserveError, VecDeque};
@@ -20,8 +20,8 @@ pub(super) struct Graph {
 pub(super) struct Components {
     /// Objects, grouped by component.
     members: Vec<u32>,
-    /// Where the group of each component begins, and the end of the last. Those that others refer to
-    /// come first.
+    /// Where the group of each component begins, and the end of the last. Referenced components come before the
+    /// components that refer to them.
     groups: Vec<u32>,
     /// By object: its component, or [`NONE`].
     of: Vec<u32>,
@@ -131,8 +131,8 @@ impl Graph {
         Ok(found)
     }
 
-    /// The objects of a shortest cycle in a component, as far as a bounded search finds it; of equal
-    /// ones that whose `kinds`, from the smallest on, are the smallest.
+    /// The objects of a shortest cycle in a component, as far as a bounded search finds it. Among equal ones, the cycle
+    /// with the smallest `kinds`, compared from the smallest on.
     pub(super) fn shortest_cycle(
         &self,
         components: &Components,
@@ -167,13 +167,12 @@ impl Graph {
         Ok(best)
     }
 
-    /// By object: the component that holds it, itself or first of those that lead to it; or
-    /// [`NONE`].
+    /// By object: the component that holds it, either its own or the first component that leads to it; or [`NONE`].
     pub(super) fn holders(&self, components: &Components) -> Result<Vec<u32>, TryReserveError> {
         let mut holders = filled(NONE, self.len())?;
         holders.copy_from_slice(&components.of);
         let mut next = Vec::new();
-        // Those that refer to others first.
+        // Referring components first.
         for component in (0..components.len() as u32).rev() {
             next.extend_from_slice(components.members(component));
             while let Some(object) = next.pop() {
@@ -241,7 +240,7 @@ impl Components {
 /// Memory for searches, used again by the next.
 #[derive(Default)]
 pub(super) struct Search {
-    /// By object: the one that it was reached from, and in which search.
+    /// By object: the object that it was reached from.
     from: Vec<u32>,
     seen: Vec<u32>,
     number: u32,

@@ -1,4 +1,4 @@
-//! What an object is: its type and, for those that belong to code, the code and the line.
+//! The kind of an object: its type and, for objects that belong to code, the code and the line.
 //!
 //! Everything on the list is alive and whole while it is walked, so addresses identify types and
 //! code there, and only there: they can die in the same collection, and others take their place.
@@ -20,7 +20,7 @@ use gctrace_cpython::offsets::{
 };
 use gctrace_ring::{NO_TEXT, TextId};
 
-/// `type_name` of a type whose name could not be read.
+/// `type_name` of a type with an unreadable name.
 const UNREADABLE: &str = "[type not readable]";
 
 /// What identifies a kind of object during one walk.
@@ -68,7 +68,7 @@ pub(super) struct KindReader {
 }
 
 impl KindReader {
-    /// `instances`: types whose objects are found by their blocks.
+    /// `instances`: types with objects that are found by their blocks.
     pub(super) fn new(
         api: &'static PythonApi,
         minor: u8,
@@ -364,8 +364,8 @@ impl KindReader {
             return None;
         }
         let mut length = 0;
-        // SAFETY: the lock is held; the value is borrowed from a dictionary whose keys are names,
-        // and lives as long as it.
+        // SAFETY: the lock is held; the value is borrowed from a dictionary with names as keys, and lives as long as
+        // it.
         unsafe {
             let module = (self.api.PyDict_GetItemWithError)(dictionary, self.module.object());
             if module.is_null() {

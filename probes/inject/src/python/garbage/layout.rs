@@ -9,8 +9,8 @@ use crate::python::object::OwnedRef;
 use gctrace_cpython::offsets::{GC_FLAGS, SIZE, TYPE, flags, type_object};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// `PyGC_Head`, directly before each object that the collector knows. The heads of its lists are part
-/// of the interpreter's state, which some builds align to four bytes only (Debian's 3.13).
+/// `PyGC_Head`, directly before each object that the collector knows. The heads of its lists are part of the
+/// interpreter's state. Some builds align that state to four bytes only (Debian's 3.13).
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 pub(super) struct GcHead {
@@ -42,8 +42,8 @@ pub(super) fn head_at(field: usize) -> *const GcHead {
     std::ptr::with_exposed_provenance(field & !FLAGS)
 }
 
-/// Distance on the stack within which the list's own head must be: it is a local variable of the
-/// function that runs the collection, our caller's caller.
+/// Maximum distance on the stack to the list's own head: it is a local variable of the function that runs the
+/// collection, our caller's caller.
 const STACK: usize = 1 << 20;
 
 /// Visits every object on the list that contains `first`, but not `first` itself. `None` if
@@ -136,7 +136,7 @@ pub(super) unsafe fn type_of(object: Object) -> Object {
     unsafe { reference(object, TYPE) }
 }
 
-/// `ob_size` of an object whose type has it.
+/// `ob_size` of an object of variable size.
 ///
 /// # Safety
 /// The object is alive and of a variable size.
@@ -158,7 +158,7 @@ type IsGc = unsafe extern "C" fn(Object) -> c_int;
 #[derive(Clone, Copy)]
 pub(super) struct TypeView(Object);
 
-/// A size, which is never negative: 0 of what is damaged.
+/// A size, never negative: 0 if damaged.
 fn positive(size: usize) -> u64 {
     u64::try_from(size.cast_signed()).unwrap_or(0)
 }
@@ -316,12 +316,12 @@ impl TypeView {
     }
 }
 
-/// Whether objects and types are where this file expects them, by an object that is not tracked and
-/// whose type has the full name `name`.
+/// Whether objects and types are where this file expects them. Checks with an untracked object of a type with the full
+/// name `name`.
 pub(super) fn is_as_expected(object: &OwnedRef, name: &CStr) -> Option<bool> {
     let class = object.attribute(c"__class__")?;
     let number = |attribute| class.attribute(attribute)?.number();
-    // SAFETY: alive; the layout is what is checked here: objects are longer than their type.
+    // SAFETY: alive; this function checks the layout: objects are longer than their type.
     let seen = unsafe { type_of(object.object()) };
     if seen != class.object() {
         return Some(false);

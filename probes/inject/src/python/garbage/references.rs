@@ -1,5 +1,5 @@
-//! Names of references: which attribute, key or variable of one object is another. Found by
-//! comparing addresses in memory; nothing is looked up, so no code of the program runs.
+//! Names of references: decides which attribute, key or variable of one object is another. Found by comparing addresses
+//! in memory; nothing is looked up, so no code of the program runs.
 
 use super::layout::{TypeView, integer, reference, size_of, type_of, word};
 use crate::python::api::{NULL, Object, PythonApi};
@@ -156,7 +156,7 @@ impl ReferenceNames {
 
     /// The dict of an instance, or an attribute that is stored without one.
     unsafe fn attribute(&self, class: TypeView, from: Object, to: Object) -> Option<String> {
-        // SAFETY: the places are those that the type's flags promise.
+        // SAFETY: the type's flags promise these places.
         unsafe {
             if !class.has_managed_dictionary() {
                 let dictionary = match class.dictionary_offset() {
@@ -240,7 +240,7 @@ impl ReferenceNames {
             return None;
         }
         let variables = object(frame + raw.variables());
-        // SAFETY: a frame whose code names its variables.
+        // SAFETY: a frame with code that names its variables.
         unsafe {
             let names = self.variable_names(raw.code_of(frame));
             let at = |index: &usize| {
@@ -252,7 +252,7 @@ impl ReferenceNames {
         }
     }
 
-    /// Names of a code object's variables, in the order in which frames store them.
+    /// Names of a code object's variables, in the order of a frame's variables.
     unsafe fn variable_names(&self, code: Object) -> Vec<String> {
         let mut names = Vec::new();
         if code.is_null() {
@@ -320,16 +320,16 @@ fn known_class(api: &'static PythonApi) -> Option<(OwnedRef, OwnedRef)> {
 fn cached_keys(api: &'static PythonApi, minor: u8) -> Option<u64> {
     let (class, _) = known_class(api)?;
     let at = type_qualname(minor);
-    // SAFETY: the lock is held; a heap type, which is longer than that. The name of a class that is
-    // not nested is the same object.
+    // SAFETY: the lock is held; a heap type, longer than that. The name of a class that is not nested is the same
+    // object.
     unsafe {
         let name = OwnedRef::new(api, (api.PyType_GetQualName?)(class.object()))?;
         (reference(class.object(), at) == name.object()).then_some(at + 8)
     }
 }
 
-/// Offset in code objects of the names of all variables, if what is around it is where it is known
-/// to be. `None` before 3.11, where there are three lists.
+/// Offset in code objects of the names of all variables, if the fields around it are at their known places. `None`
+/// before 3.11: there are three lists.
 fn name_list(api: &'static PythonApi, minor: u8) -> Option<u64> {
     const AROUND: [(&CStr, u64); 2] =
         [(c"co_filename", CODE_FILENAME), (c"co_qualname", CODE_QUALNAME)];
@@ -339,7 +339,7 @@ fn name_list(api: &'static PythonApi, minor: u8) -> Option<u64> {
     let (_, code) = known_class(api)?;
     let is_there = |(name, at): &(&CStr, u64)| {
         let attribute = code.attribute(name);
-        // SAFETY: a code object, which is longer than that; only addresses are compared.
+        // SAFETY: a code object, longer than that; only addresses are compared.
         attribute
             .is_some_and(|attribute| attribute.object() == unsafe { reference(code.object(), *at) })
     };

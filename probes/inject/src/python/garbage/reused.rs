@@ -1,4 +1,4 @@
-//! Blocks that objects of other lines may be in: those of types with free lists.
+//! Blocks that objects of other lines may be in: blocks of types with free lists.
 //!
 //! CPython keeps the memory of such objects when they die, and makes new ones of it without the allocator:
 //! lists, dicts and their tables of keys, tuples, floats, bound methods, frames
@@ -75,7 +75,7 @@ impl ReusedBlocks {
         const TYPE: usize = 8;
         let word = |at: usize| {
             let place = std::ptr::with_exposed_provenance::<usize>(block + at);
-            // SAFETY: within the block, which is aligned to 16 bytes.
+            // SAFETY: within the block; blocks are aligned to 16 bytes.
             (bytes >= at + size_of::<usize>()).then(|| unsafe { place.read() })
         };
         let Some(second) = word(TYPE) else { return false };

@@ -3,10 +3,10 @@
 //!
 //! Nothing here allocates or waits: samples are taken, moved and thinned inside the program's allocations.
 //!
-//! A new sample stands for [`EVERY`] allocations. When there are too many, of those that stand for least,
-//! half of all or more, each is dropped or stands for twice as many, by a coin: whichever are thinned and
-//! whenever, the expected sum stays. Were those thinned too that stand for most, the oldest would be halved
-//! for every 2,048 new ones, and their sum be left to a few.
+//! A new sample stands for [`EVERY`] allocations. When there are too many samples, the lightest half or more of them
+//! are thinned: by a coin, each is dropped or stands for twice as many. The expected sum stays, whichever are thinned
+//! and whenever. If the heaviest were thinned too, the oldest would be halved for every 2,048 new ones, and a few
+//! samples would be left with their sum.
 
 use crate::python::next_random;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ const SLOTS: usize = 1 << 15;
 /// Samples at most. Both slots are taken for 2.6 % then (Poisson, 1/4 a pair).
 pub(super) const MOST_SAMPLES: usize = SLOTS / 8;
 
-/// In a line: an index of the fresh ones, otherwise of those that have texts.
+/// In a line: an index among fresh lines, otherwise among lines with texts.
 pub(super) const FRESH: u32 = 1 << 31;
 
 /// In a line that has texts: an object of another line may be in the block.
@@ -46,12 +46,12 @@ struct Slot {
 /// A bit per slot.
 type Bits = [AtomicU64; SLOTS / 64];
 
-/// Changed by one thread at a time, that which holds the main interpreter's lock.
+/// Changed by one thread at a time: the thread that holds the main interpreter's lock.
 pub(super) struct Samples {
     slots: [Slot; SLOTS],
     /// Slots that have a block.
     used: Bits,
-    /// At least those of them whose lines are fresh.
+    /// At least the used slots with fresh lines.
     fresh: Bits,
     /// Number of used slots.
     count: AtomicUsize,
@@ -72,7 +72,7 @@ pub(super) fn index_of(line: u32) -> u32 {
     line & ((1 << HALVINGS) - 1)
 }
 
-/// The line with an index of those that have texts.
+/// The line with an index among lines with texts.
 pub(super) fn with_index(line: u32, index: u32) -> u32 {
     (line & !(FRESH | ((1 << HALVINGS) - 1))) | index
 }
@@ -93,7 +93,7 @@ fn halve(line: u32, random: &mut u32) -> Option<u32> {
     is_kept.then_some(line + (1 << HALVINGS))
 }
 
-/// The slots whose bits are set in a word, that of the slots from 64 times its number on.
+/// The slots with set bits in a word. The word covers the slots from 64 times its number on.
 fn set_bits(word: usize, bits: u64) -> impl Iterator<Item = usize> {
     let rests = std::iter::successors(Some(bits), |rest| Some(rest & rest.wrapping_sub(1)));
     rests.take_while(|rest| *rest != 0).map(move |rest| word * 64 + rest.trailing_zeros() as usize)
@@ -159,7 +159,7 @@ impl Samples {
         used.map(|at| (at, self.line(at)))
     }
 
-    /// The slots whose lines are fresh, which are not to be after that.
+    /// The slots with fresh lines. Afterwards they no longer count as fresh.
     pub(super) fn take_fresh(&self) -> impl Iterator<Item = (usize, u32)> {
         let words = self.fresh.iter().zip(&self.used).enumerate();
         let slots = words.filter(|(_, (fresh, _))| fresh.load(Relaxed) != 0);
@@ -214,7 +214,7 @@ impl Samples {
         }
     }
 
-    /// Halves those that stand for least, half of all or more.
+    /// Halves the lightest samples, half of all or more.
     fn thin(&self, random: &mut u32) {
         let mut counts = [0; MOST_HALVINGS + 1];
         for (_, line) in self.all() {

@@ -1,17 +1,16 @@
 //! The sentinel: two objects of ours that become garbage in exactly one collection, and are taken
 //! back while the collector still has all garbage on one list.
 //!
-//! A bound method and a list: each will have the only reference to the other. When a collection
-//! starts they are given to the collector, in the youngest generation, which is part of each
-//! collection, and our own reference is dropped. So the collector finds them unreachable, and calls
-//! the callback of a weak reference to the method (`handle_weakrefs`), before finalizers run and
-//! anything is cleared. There its list is walked, and the two leave it again: they are not counted,
-//! not freed and, after the collection, not found. (If they were freed, each collection would report
-//! two objects more, and `while gc.collect()` would never end.)
+//! A bound method and a list: each will have the only reference to the other. When a collection starts they are given
+//! to the collector, in the youngest generation (part of each collection), and our own reference is dropped. So the
+//! collector finds them unreachable, and calls the callback of a weak reference to the method (`handle_weakrefs`),
+//! before finalizers run and before anything is cleared. There its list is walked, and the two leave it again: they are
+//! not counted, not freed and, after the collection, not found. (If they were freed, each collection would report two
+//! objects more, and `while gc.collect()` would never end.)
 //!
-//! During the collection a callback of the program can see them in `gc.get_objects()`, and 3.15
-//! counts them in `candidates`. In increments of 3.14.0 - 3.14.4 that free nothing they are untracked
-//! when those end, which makes the first number of `gc.get_count()` two less.
+//! During the collection a callback of the program can see them in `gc.get_objects()`, and 3.15 counts them in
+//! `candidates`. In increments of 3.14.0 - 3.14.4 that free nothing they are untracked at the end of the increment; the
+//! first number of `gc.get_count()` is two less then.
 
 use super::layout::{FLAGS, GcHead, head_of, is_as_expected, unlink};
 use crate::python::api::{Object, PythonApi};
@@ -26,7 +25,7 @@ struct Functions {
     weak_reference: unsafe extern "C" fn(Object, Object) -> Object,
 }
 
-/// The sentinel of one interpreter, whose lock is held by whoever uses it.
+/// The sentinel of one interpreter. Every user holds the interpreter's lock.
 pub(super) struct Sentinel {
     api: &'static PythonApi,
     functions: Functions,
@@ -117,8 +116,8 @@ impl Sentinel {
         }?;
         let head = head_of(weak.object());
         let list = self.private_list;
-        // SAFETY: a weak reference is tracked from its creation on. From here on it is on our list
-        // of two, from which the collector may take it, and which outlives it.
+        // SAFETY: a weak reference is tracked from its creation on. From here on it is on our list of two. The
+        // collector may take it from there; the list outlives it.
         unsafe {
             let flags = (*head).next & FLAGS;
             (self.functions.untrack)(weak.object());
@@ -149,8 +148,8 @@ impl Sentinel {
         if self.is_spent
             && let Some(weak) = &self.weak
         {
-            // SAFETY: alive, and on one of the collector's lists, whose neighbors are linked both
-            // ways; a second time it is on none.
+            // SAFETY: alive, and on one of the collector's lists, with neighbors linked both ways; a second time it is
+            // on none.
             unsafe { unlink(head_of(weak.object())) };
         }
     }
@@ -206,8 +205,8 @@ impl TakenBack {
 
 impl Drop for TakenBack {
     fn drop(&mut self) {
-        // SAFETY: alive, and on a list whose neighbors are linked both ways: the collector restores
-        // these links before it calls anything.
+        // SAFETY: alive, and on a list with neighbors linked both ways: the collector restores these links before it
+        // calls anything.
         unsafe {
             (self.untrack)(self.method);
             (self.untrack)(self.list);

@@ -24,7 +24,7 @@ struct CountedKind {
     /// From an object's block to the object, if it can be found by that ([`births`]).
     distance: Option<usize>,
     objects: u64,
-    /// Of those whose sizes differ; `None`: of at least one it is unknown.
+    /// Of objects with different sizes; `None`: at least one size is unknown.
     bytes: Option<u64>,
 }
 
@@ -193,8 +193,8 @@ impl Tally {
         self.kinds.iter().map(number).collect()
     }
 
-    /// The lines at which sampled objects were born, as kinds with numbers in a ring, and how many
-    /// were, most first.
+    /// The lines that allocated sampled objects, as kinds with numbers in a ring, and the number of objects of each,
+    /// most first.
     ///
     /// # Safety
     /// As for [`Tally::numbers`].

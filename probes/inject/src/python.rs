@@ -5,7 +5,7 @@
 //! - `pause_sums`: its pauses, for the program itself; `called`: the program's functions that collections call;
 //! - `frames`, `raw_frame`: the stacks; `local_memory`: this process's memory, for `gctrace_cpython`;
 //! - `allocations`: counting;
-//! - `garbage`: what collections find unreachable; `memory_use`: what they give back;
+//! - `garbage`: what collections find unreachable; `memory_use`: memory that they give back;
 //! - `heap`: full collections counted, and the wait at the end of one;
 //! - `apply`: settings of the collector, applied at steps;
 //! - `builtin`: builtins of C modules, and functions of ours before theirs: `empty_cache`, `collector_functions`;
@@ -48,8 +48,7 @@ use gctrace_ring::{HookState, InjectOptions, PythonMessage, WorkKind};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Hooks into the interpreter that the calling thread runs, whose lock it holds. No exception is
-/// set before or after.
+/// Hooks into the interpreter that the calling thread runs and has locked. No exception is set before or after.
 fn install(api: &'static PythonApi) {
     let begun_ns = thread_cpu_ns();
     let options = options();
@@ -75,14 +74,14 @@ pub(crate) fn is_found() -> bool {
 /// CPU time that the library took when it was loaded, in ns; 0 once it is counted.
 static LOADED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The library was loaded, which began when the thread's CPU time was `begun_ns`.
+/// The library was loaded. `begun_ns`: the thread's CPU time at the start of that.
 pub(crate) fn loaded(begun_ns: u64) {
     LOADED_NS.store(gctrace_units::duration_ns(begun_ns, thread_cpu_ns()), Ordering::Relaxed);
 }
 
 fn hook(api: &'static PythonApi, options: Option<&InjectOptions>) {
     if api.interpreter_id() == 0 {
-        // There may have been one before, which has ended without a word.
+        // An earlier interpreter may have ended without a word.
         apply::forget();
         steps::forget();
         layers::forget();
@@ -106,14 +105,14 @@ fn hook(api: &'static PythonApi, options: Option<&InjectOptions>) {
     }
 }
 
-/// The number after one that is not 0: Marsaglia's xorshift (Journal of Statistical Software 8, 2003).
+/// The number that follows a number other than 0: Marsaglia's xorshift (Journal of Statistical Software 8, 2003).
 fn next_random(mut number: u32) -> u32 {
     number ^= number << 13;
     number ^= number >> 17;
     number ^ number << 5
 }
 
-/// Writes which CPython this is, once per ring.
+/// Writes the CPython's version and file, once per ring.
 fn report_interpreter(api: &PythonApi, ring: &PythonRing) {
     static REPORTED_TO: AtomicU32 = AtomicU32::new(0);
     if REPORTED_TO.swap(ring.number(), Ordering::Relaxed) == ring.number() {

@@ -1,7 +1,7 @@
 //! Calls of `torch.cuda.empty_cache()`: each with its lines and its time, and what PyTorch's allocator
 //! has from the driver before, after, and until all of it is taken again.
 //!
-//! It is also read before and after full collections, for the decrease of device memory in tensors.
+//! The same is read before and after full collections, for the decrease of device memory in tensors.
 //!
 //! A function of ours stands before the C function that does the work of those calls (`builtin.rs`). The allocator's
 //! memory comes from PyTorch's own builtins: C code that runs on the program's own thread and starts nothing on a GPU.

@@ -6,7 +6,7 @@
 //!
 //! - `sentinel`: our way into a collection;
 //! - `layout`: the collector's list, objects and types in memory;
-//! - `births`: the lines at which objects were allocated, both garbage and live objects;
+//! - `births`: the lines that allocated objects, both garbage and live objects;
 //! - `samples`: the sampled blocks, thinned without bias; `reused`: blocks of types with free lists;
 //! - `kinds`: types, code and lines; `bytes`: sizes; `tally`: the counts of one collection;
 //! - `cycles`: what refers to what; `graph`: its components; `references`: names of references;
@@ -51,7 +51,8 @@ use tally::Tally;
 /// have 16 each on average.
 const ALIVE_LINES: usize = 128;
 
-/// Time between two looks at live objects, in ns, and the part of the time since the first look: 150 looks in an hour.
+/// Minimum time between two looks at live objects, in ns, and as a part of the time since the first look: 150 looks in
+/// an hour.
 const ALIVE_APART_NS: u64 = 2_000_000_000;
 const ALIVE_APART_PART: u64 = 64;
 

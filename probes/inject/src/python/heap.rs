@@ -52,7 +52,7 @@ fn count_collections(api: &'static PythonApi) -> Option<()> {
     put_in(api)
 }
 
-/// Adds the entry to `gc.callbacks`, which has the only reference to it.
+/// Adds the entry to `gc.callbacks`. The list has the only reference to it.
 fn put_in(api: &'static PythonApi) -> Option<()> {
     let callbacks = OwnedRef::import(api, c"gc")?.attribute(c"callbacks")?;
     // Its pointer must not be null, and is not used.

@@ -63,7 +63,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
     };
     // From now on its capsule owns it.
     let interpreter: &'static HookedInterpreter = Box::leak(Box::new(interpreter));
-    // Runs Python code, in which a collection may be due: the entry would find the state in use.
+    // Runs Python code; a collection may be due in it, and the entry would find the state in use.
     watch::begin(interpreter);
     asked::begin(interpreter, &gc);
     let mut state = interpreter.state.try_lock().map_err(|_| "it is in use")?;

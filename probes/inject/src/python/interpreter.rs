@@ -13,9 +13,9 @@ use gctrace_ring::{HookState, NO_TEXT, PythonMessage, RingCacheMemory, RingReaso
 use std::ffi::{CStr, c_void};
 use std::sync::Mutex;
 
-/// The oldest generation: its collections are rare, and settings are read then as well. They are
-/// read when a collection starts, which resets `gc.get_count()` to 0 afterwards: so the objects
-/// created for it do not appear in the program's count.
+/// The oldest generation: its collections are rare, and settings are read then as well. They are read when a collection
+/// starts. The collection then resets `gc.get_count()` to 0, so the objects created for the reading do not appear in
+/// the program's count.
 pub(super) const OLDEST: u8 = 2;
 
 /// Thresholds, and whether automatic collection is enabled.
@@ -32,7 +32,7 @@ pub(crate) struct InterpreterState {
     pub(crate) start_work_ns: u64,
     /// Why the running collection began.
     pub(crate) reason: RingReason,
-    /// The ring to which this interpreter has been reported.
+    /// The ring that knows this interpreter.
     pub(crate) introduced: u32,
     pub(crate) settings: Option<Settings>,
     /// Read the settings when the next collection starts.
@@ -105,7 +105,7 @@ pub(crate) const fn method(name: &'static CStr, function: FastCall) -> MethodDef
     MethodDef { name: name.as_ptr(), function, flags: FASTCALL, doc: std::ptr::null() }
 }
 
-/// The interpreter behind a capsule of ours, which always has one.
+/// The interpreter behind a capsule of ours; each has one.
 ///
 /// # Safety
 /// The lock is held; the capsule was made by `callable`.

@@ -1,9 +1,10 @@
 //! Programs that load CPython after their start, by `dlopen`: bootloaders of frozen programs,
 //! editors, servers.
 //!
-//! - A path to a libpython is opened here first, which the program is about to do anyway; then its
-//!   table of built-in modules is replaced before any code can initialize it.
-//! - If it is loaded with another library (a plugin that needs it) or by its bare name, it is found
+//! - A path to a libpython is opened here first, as the program is about to do anyway; then its table of built-in
+//!   modules is replaced before any code can initialize it.
+//! - If it is loaded with another library (a plugin that needs it) or by its bare name, it is found among the loaded
+//!   libraries when the interpreter starts, or at the next `dlopen` of anything.
 //!   among the loaded libraries when the interpreter starts, or at the next `dlopen` of anything.
 
 use super::start;
@@ -62,13 +63,13 @@ fn loaded_libpython() -> Option<CString> {
         _size: usize,
         found: *mut c_void,
     ) -> c_int {
-        // SAFETY: the loader's description of an object, and what was passed below.
+        // SAFETY: the loader's description of an object, and the pointer passed below.
         let (object, found) = unsafe { (&*object, &mut *found.cast::<Option<CString>>()) };
         guarded(|| {
             if object.dlpi_name.is_null() {
                 return;
             }
-            // SAFETY: a C string that lives as long as the object is loaded, which the loader's lock ensures.
+            // SAFETY: a C string that lives as long as the object is loaded; the loader's lock keeps it loaded.
             let name = unsafe { CStr::from_ptr(object.dlpi_name) };
             let file = name.to_bytes().rsplit(|byte| *byte == b'/').next();
             if file.is_some_and(is_libpython) {

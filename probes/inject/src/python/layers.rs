@@ -1,9 +1,9 @@
 //! PyTorch's memory by layer (`--layers`), of one step of many.
 //!
-//! Owns when a step is measured and how its table gets into the ring. What is measured, the agent does, whose parts are in
-//! `layers/`: Python code, run in a namespace of its own from the first mark of a step on. It is called at the marks where
-//! a measured step begins or ends, and never in between. An exception of ours ends it; one of the program, which
-//! a signal handler raised while our code ran, goes on to the program.
+//! Decides when a step is measured and how its table gets into the ring. The agent does the measuring; its parts are in
+//! `layers/`: Python code, run in a namespace of its own from the first mark of a step on. It is called at the marks
+//! where a measured step begins or ends, and never in between. An exception of ours ends it; an exception of the
+//! program (a signal handler raised it while our code ran) goes on to the program.
 
 use super::api::{PythonApi, api};
 use super::object::OwnedRef;
@@ -55,7 +55,7 @@ struct LayerAgent {
 /// Null before the first step. Never freed.
 static AGENT: AtomicPtr<LayerAgent> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Marks of the marker that counts, and the one at which the agent is called next; [`OFF`]: no more.
+/// Marks of the best marker so far, and the mark of the agent's next call; [`OFF`]: no more.
 static STEPS: AtomicU64 = AtomicU64::new(0);
 static DUE: AtomicU64 = AtomicU64::new(1);
 /// Whether a measured step runs.
@@ -80,7 +80,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// Has the agent keep the allocator's history, and write what it has where that is due. `false`: an exception of the
+/// Has the agent keep the allocator's history, and write that memory history when due. `false`: an exception of the
 /// program is set.
 #[must_use]
 fn keep_history(api: &'static PythonApi, agent: &LayerAgent, is_end: bool) -> bool {

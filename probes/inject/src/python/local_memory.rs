@@ -3,13 +3,12 @@
 use super::api::Object;
 use gctrace_cpython::Memory;
 
-/// Reads what is there: each read is a load.
+/// Reads this process's memory: each read is a load.
 pub(super) struct LocalMemory(());
 
 impl LocalMemory {
     /// # Safety
-    /// As long as it is used, the lock is held, and what is read is alive and laid out as the reader
-    /// expects it.
+    /// As long as it is used, the lock is held, and the memory read is alive and laid out as the reader expects it.
     #[inline]
     pub(super) unsafe fn new() -> Self {
         Self(())

@@ -1,8 +1,8 @@
-//! How much less memory a process uses after a collection: what garbage owns (buffers, arrays, tensors)
-//! is in no object that the collector knows.
+//! How much less memory a process uses after a collection: memory that garbage owns (buffers, arrays, tensors) is in no
+//! object that the collector knows.
 //!
-//! glibc counts what is in use, of which a part is not given back to the kernel when it is freed; what
-//! others map themselves is in the resident memory alone.
+//! glibc counts memory in use; a part of it is not given back to the kernel when it is freed. Memory that others map
+//! themselves is in the resident memory alone.
 
 use super::garbage::Budget;
 use crate::apply::files::rss_bytes;
@@ -12,8 +12,8 @@ use crate::process_ring::{options, process_cpu_ns, thread_cpu_ns};
 use crate::rights;
 use std::sync::OnceLock;
 
-/// Share of the CPU time for it, in millionths. Of collections that are as frequent as CPython's default
-/// makes them in a program that only allocates, one in some ten is measured.
+/// Share of the CPU time for it, in millionths. At the rate of collections that CPython's default causes in a program
+/// that only allocates, about one in ten is measured.
 const BUDGET_PPM: u32 = 2_000;
 /// Time beside it, in ns: some hundred collections of a short program are measured, too.
 const PREPAID_NS: u64 = 2_000_000;
@@ -87,7 +87,7 @@ impl MemoryMeter {
         Some(before.freed_until(self.timed()?))
     }
 
-    /// By CPU time, which the budget is a share of: next to other programs a look takes longer by the clock.
+    /// Timed in CPU time, as the budget is a share of it: next to other programs a look takes longer by the clock.
     fn timed(&mut self) -> Option<HeapUse> {
         let start_ns = thread_cpu_ns();
         let now = HeapUse::now();

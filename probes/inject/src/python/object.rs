@@ -90,7 +90,7 @@ impl OwnedRef {
         self.call_with(arguments, NULL)
     }
 
-    /// Calls it with these arguments; `None`: it raised an exception, which stays set.
+    /// Calls it with these arguments; `None`: it raised an exception, and the exception stays set.
     pub(crate) fn call_raising(&self, arguments: &[&Self]) -> Option<Self> {
         let tuple = Self::tuple(self.api, arguments)?;
         // SAFETY: the lock is held, objects are alive.

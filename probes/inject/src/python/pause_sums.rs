@@ -13,7 +13,7 @@ pub(crate) struct PauseSums {
     /// Collections that were not recorded, because gctrace does not listen any more.
     pub(crate) missed: u64,
     pauses: u64,
-    /// Pauses than which none that came later was longer: number and length in ns, the longest first.
+    /// Pauses without a longer later one: number and length in ns, the longest first.
     longest: Vec<(u64, u64)>,
 }
 

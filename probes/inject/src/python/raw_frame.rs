@@ -1,10 +1,9 @@
 //! Reads frames of CPython 3.11 and later without creating frame objects.
 //!
-//! The C API creates a frame object for every frame that is requested, which lives as long as the
-//! frame: a program's `gc.get_count()` and its memory would differ from those without gctrace. So
-//! frames are read from the interpreter's memory (`struct _PyInterpreterFrame`). The offsets are
-//! the version's, and are trusted only if they yield what the C API returns
-//! ([`RawFrameLayout::verified`], once, before the user's code).
+//! The C API creates a frame object for every requested frame, and the object lives as long as the frame: a program's
+//! `gc.get_count()` and its memory would differ from a run without gctrace. So frames are read from the interpreter's
+//! memory (`struct _PyInterpreterFrame`). The offsets are the version's, and are trusted only if they yield what the C
+//! API returns ([`RawFrameLayout::verified`], once, before the user's code).
 
 use super::api::{Object, PythonApi};
 use super::local_memory::{LocalMemory, address, object};
@@ -12,7 +11,7 @@ use super::object::OwnedRef;
 use gctrace_cpython::offsets::InterpreterFrame;
 use gctrace_cpython::{Memory as _, frames};
 
-/// A line as a ring has it: 0 is unknown, as a negative one is, which CPython returns if it knows none.
+/// A line as a ring has it: 0 is unknown. CPython returns a negative line if it knows none; that is unknown too.
 pub(super) fn line_number(line: i32) -> u32 {
     u32::try_from(line).unwrap_or(0)
 }
@@ -79,8 +78,8 @@ impl RawFrameLayout {
         }
     }
 
-    /// The line at which a generator, coroutine or asynchronous generator is suspended or has ended;
-    /// 0 if unknown. `code`: its code object.
+    /// The line where a generator, coroutine or asynchronous generator is suspended or has ended; 0 if unknown. `code`:
+    /// its code object.
     pub(super) fn line_of(self, api: &PythonApi, generator: Object, code: Object) -> u32 {
         let Some(line) = api.PyCode_Addr2Line else {
             return 0;
@@ -119,8 +118,8 @@ impl RawFrameLayout {
         self.of_function(frames::innermost(&mut memory(), thread, &self.0.stack)?)
     }
 
-    /// This frame, or the nearest caller that is a function frame: one that `sys._getframe()` shows. In
-    /// 3.11 a collection can run while a frame creates its cells.
+    /// This frame, or the nearest caller that is a function frame, as `sys._getframe()` shows it. In 3.11 a collection
+    /// can run while a frame creates its cells.
     fn of_function(self, mut address: u64) -> Option<RawFrame> {
         for _ in 0..MAX_SHIMS {
             if address == 0 {
@@ -147,7 +146,7 @@ impl RawFrame {
 /// What frames are read from.
 #[inline]
 fn memory() -> LocalMemory {
-    // SAFETY: the lock is held, and a running frame and its code object are alive; what is read of them has
-    // the offsets of the version, which were compared with what the C API returns.
+    // SAFETY: the lock is held, and a running frame and its code object are alive; their fields are read at the
+    // version's offsets, and these were compared with what the C API returns.
     unsafe { LocalMemory::new() }
 }

@@ -1,16 +1,14 @@
 //! Finds an interpreter as it starts, before any user code.
 //!
-//! In a program that contains a CPython from its start (for those that load one later see `late`),
-//! the table of built-in modules (`PyImport_Inittab`, a public variable that embedders change
-//! before `Py_Initialize`) is replaced by a copy in which the function that creates the module
-//! `_codecs` is ours: it calls the real one, and appends a step of ours to the module's definition.
-//! Each interpreter, subinterpreters included, imports `_codecs` for `encodings` when it looks for
-//! the encoding of file names (`init_fs_encoding` in Python/pylifecycle.c, 3.8 to 3.15): after the
-//! import system works and before `site` or any other user code. (`_abc`, which `io` imported, is
-//! not loaded without `site` by 3.14.8, 3.14.9 and 3.15; where that began was not determined.) The
-//! lock is held then. Afterwards this costs nothing. (An audit hook would be as early, but cannot be
-//! removed, and an argument tuple is created for each audited event; a polling thread is
-//! milliseconds late, and `os.fork` warns about it.)
+//! In a program that contains a CPython from its start (for later loads see `late`), the table of built-in modules
+//! (`PyImport_Inittab`, a public variable that embedders change before `Py_Initialize`) is replaced by a copy. In the
+//! copy the function that creates the module `_codecs` is ours: it calls the real one, and appends a step of ours to
+//! the module's definition. Each interpreter, subinterpreters included, imports `_codecs` for `encodings` when it looks
+//! for the encoding of file names (`init_fs_encoding` in Python/pylifecycle.c, 3.8 to 3.15): after the import system
+//! works and before `site` or any other user code. (`_abc`, imported by `io`, is not loaded without `site` by 3.14.8,
+//! 3.14.9 and 3.15; the first such version was not determined.) The lock is held then. Afterwards this costs nothing.
+//! (An audit hook would be as early, but cannot be removed, and an argument tuple is created for each audited event; a
+//! polling thread is milliseconds late, and `os.fork` warns about it.)
 
 use super::api::{NULL, Object, PythonApi, api, find};
 use super::object::{OwnedRef, object_head};
@@ -54,7 +52,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// Whether the program is PyPy, whose `main` calls this function.
+/// Whether the program is PyPy; its `main` calls this function.
 fn is_pypy() -> bool {
     // SAFETY: looks a name up.
     !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pypy_main_startup".as_ptr()) }.is_null()
@@ -153,7 +151,7 @@ fn extend(api: &'static PythonApi, definition: Object) -> bool {
         return false;
     };
     let steps = *STEPS.get_or_init(|| {
-        // SAFETY: the definition's own array, which is zero-terminated; it is short.
+        // SAFETY: the definition's own array, zero-terminated and short.
         let slots = unsafe {
             let first = *place;
             let length =
@@ -181,9 +179,9 @@ struct ModuleSlot {
 /// `Py_mod_exec`.
 const EXEC: c_int = 2;
 
-/// Where a `PyModuleDef` (part of the stable ABI) has its slots: after the object header, which is
-/// larger in free-threaded builds, come `m_init`, `m_index`, `m_copy`, `m_name`, `m_doc`, `m_size`,
-/// `m_methods`. `None` if the object is not one: a module that exists already.
+/// Where a `PyModuleDef` (part of the stable ABI) has its slots. After the object header (larger in free-threaded
+/// builds) come `m_init`, `m_index`, `m_copy`, `m_name`, `m_doc`, `m_size`, `m_methods`. `None` if the object is not
+/// one: a module that exists already.
 fn slots_of(api: &'static PythonApi, object: Object) -> Option<*mut *mut ModuleSlot> {
     // SAFETY: the lock is held, the object alive.
     let kind = unsafe { OwnedRef::new(api, (api.PyObject_Type)(object)) }?;

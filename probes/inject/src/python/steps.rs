@@ -5,9 +5,8 @@
 //! - `monitoring`: calls of the function that the user named, and of the `__next__` of torch's
 //!   `DataLoader`, by `sys.monitoring` (3.12 and later).
 //!
-//! Nothing is imported for this, and `sys.meta_path` stays as it is: `look` checks which modules
-//! the program itself has imported, at collections, which run all the time while torch is imported,
-//! and at the first backward passes.
+//! Nothing is imported for this, and `sys.meta_path` stays as it is: `look` checks the modules that the program itself
+//! has imported, at collections and at the first backward passes. Collections run all the time while torch is imported.
 
 mod backward;
 mod function;
@@ -26,12 +25,12 @@ use std::sync::atomic::{AtomicIsize, AtomicU8, Ordering};
 
 pub(crate) use function::begin;
 
-/// What is watched once the program has imported the modules that it needs.
+/// A marker to watch once the program has imported the modules that it needs.
 struct SoughtModules {
     /// The bit in [`SOUGHT`].
     bit: u8,
     names: &'static [&'static CStr],
-    /// Called with the modules; `None` if this version of them lacks what is needed.
+    /// Called with the modules; `None` if this version of them lacks a needed part.
     watch: fn(&'static PythonApi, &[OwnedRef]) -> Option<()>,
 }
 
@@ -116,7 +115,7 @@ impl StartedMark {
 
 // Without a destructor: threads end in any order.
 thread_local! {
-    /// The request for a batch that has not returned. One that raises, at the end of the data, never does, and
+    /// The request for a batch that has not returned. A request that raises, at the end of the data, never returns, and
     /// is written without a length before the next.
     static BATCH: Cell<Option<StartedMark>> = const { Cell::new(None) };
 }
@@ -146,12 +145,12 @@ fn batch_raised() {
     }
 }
 
-/// That of this thread; not of the parent that forked it, in whose ring its name is.
+/// This thread's request; not the request of the parent that forked it: its name is in the parent's ring.
 fn own_batch() -> Option<StartedMark> {
     BATCH.take().filter(|mark| mark.tid == tid())
 }
 
-/// Begins to watch in a new interpreter, whose lock is held.
+/// Begins to watch in a new interpreter. Its lock is held.
 pub(super) fn install(api: &'static PythonApi) {
     if !are_wanted() {
         return;
@@ -229,7 +228,7 @@ fn is_initializing(module: &OwnedRef) -> bool {
 
 /// A backward pass starts, on a thread that need not hold the interpreter's lock.
 fn backward_begins() {
-    /// Passes at which modules are looked for: the program may have collected nothing so far.
+    /// Passes that look for modules: the program may have collected nothing so far.
     const LOOKS: u8 = 8;
     static LOOKED: AtomicU8 = AtomicU8::new(0);
     write(StepMarker::Backward, "");

@@ -1,9 +1,8 @@
 //! Changes to the hook: the program removes it, forks, or ends the interpreter.
 //!
-//! Needs no thread (`os.fork` of 3.12 and later would warn the program's user about it): only the
-//! list references our entry, so removing it destroys it, which is noticed at once. A program that
-//! removes it and keeps it (to restore it later, for example) is noticed at the end, by the
-//! collector's own statistics.
+//! Needs no thread (`os.fork` of 3.12 and later would warn the program's user about it): only the list references our
+//! entry, so removing it destroys it, and that is noticed at once. If a program removes it and keeps it (to restore it
+//! later, for example), that is noticed at the end, by the collector's own statistics.
 
 use super::api::{MethodDef, Object, api};
 use super::interpreter::{HookedInterpreter, InterpreterState, behind, callable, method};
@@ -41,8 +40,7 @@ unsafe extern "C" fn forked(capsule: Object, _: *const Object, _: isize) -> Obje
     unsafe { with(capsule, HookedInterpreter::fork) }
 }
 
-/// The interpreter ends (`atexit`): reports what is missing, and releases its objects while it can
-/// take them.
+/// The interpreter ends (`atexit`): reports missing collections, and releases its objects while it can take them.
 unsafe extern "C" fn ending(capsule: Object, _: *const Object, _: isize) -> Object {
     // SAFETY: as above.
     unsafe { with(capsule, HookedInterpreter::end) }

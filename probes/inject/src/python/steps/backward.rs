@@ -1,8 +1,8 @@
 //! Backward passes: torch's `torch::autograd::Engine::execute`, interposed.
 //!
-//! Like `dlopen` of this library: it looks, then jumps to the real function with registers and
-//! stack unchanged, which also lets exceptions pass. It is part of the library's table of symbols
-//! always; without a recording it only jumps, and without torch nothing calls it.
+//! Like `dlopen` of this library: it looks, then jumps to the real function with registers and stack unchanged. That
+//! also lets exceptions pass. It is always part of the library's table of symbols; without a recording it only jumps,
+//! and without torch nothing calls it.
 
 use crate::arch::stand_before;
 use crate::dlopen;
@@ -54,18 +54,18 @@ unsafe extern "C" fn before(
     real
 }
 
-/// Whether the thread computes a backward pass already, which this one is part of; `false` with
-/// older versions of torch.
+/// Whether the thread already computes a backward pass and this one is part of it; `false` with older versions of
+/// torch.
 fn is_nested() -> bool {
     let task = TASK.load(Ordering::Relaxed);
-    // SAFETY: null, or torch's function of this name, which has this type.
+    // SAFETY: null, or torch's function of this name and type.
     let task = unsafe { std::mem::transmute::<*mut c_void, Option<CurrentTask>>(task) };
     // SAFETY: reads a variable of the thread.
     task.is_some_and(|task| unsafe { task() } != -1)
 }
 
-/// Finds torch's own functions: among the libraries of the caller, which torch opens without making
-/// them visible to others, or in everything visible. Null if there is none.
+/// Finds torch's own functions: among the libraries of the caller (torch opens them without making them visible to
+/// others), or in everything visible. Null if there is none.
 fn find(caller: *const c_void) -> *mut c_void {
     let interposed = execute as *mut c_void;
     for library in [dlopen::library_of(caller), libc::RTLD_NEXT] {
@@ -85,8 +85,8 @@ fn find(caller: *const c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// Called instead if no library of the process has the function: as the loader does with a symbol
-/// that nothing defines, which this library hid from it.
+/// Called instead if no library of the process has the function: as the loader does with a symbol that nothing defines;
+/// this library hid that from it.
 unsafe extern "C" fn missing() {
     // SAFETY: ends the process.
     unsafe { libc::_exit(127) }

@@ -1,4 +1,4 @@
-//! The function whose calls mark steps, as the user named it.
+//! The function that the user named: its calls mark steps.
 
 use crate::python::object::OwnedRef;
 use gctrace_ring::STEP_FUNCTION_VARIABLE;

@@ -19,14 +19,14 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 static STARTED: MethodDef = method(c"gctrace_started", started);
 static RETURNED: MethodDef = method(c"gctrace_returned", returned);
 
-/// Ids of tools, in the order in which they are tried: the documentation gives 0, 1, 2 and 5 to
-/// debuggers, coverage, profilers and optimizers.
+/// Ids of tools, in the order of trying: the documentation gives 0, 1, 2 and 5 to debuggers, coverage, profilers and
+/// optimizers.
 const TOOLS: [i64; 6] = [3, 4, 5, 2, 0, 1];
 
-/// Name of our tool, by which it is known in each interpreter.
+/// Name of our tool in each interpreter.
 const TOOL_NAME: &CStr = c"gctrace";
 
-/// The code object of `_BaseDataLoaderIter.__next__`, which is never released.
+/// The code object of `_BaseDataLoaderIter.__next__`, never released.
 static DATA_LOADER: AtomicPtr<c_void> = AtomicPtr::new(NULL);
 
 /// A tool that is ours, in one interpreter.
@@ -103,13 +103,13 @@ impl MonitoringTool {
         Ok(tool)
     }
 
-    /// The one that was taken before in this interpreter.
+    /// The tool taken before in this interpreter.
     fn ours(api: &'static PythonApi) -> Option<Self> {
         let monitoring = OwnedRef::import(api, c"sys")?.attribute(c"monitoring")?;
         Self::find(api, monitoring, |tool| tool.text() == TOOL_NAME.to_str().ok())
     }
 
-    /// The first whose name is as wanted.
+    /// The first id with a wanted tool name.
     fn find(
         api: &'static PythonApi,
         monitoring: OwnedRef,

@@ -84,12 +84,12 @@ pub(super) fn forget() {
     }
 }
 
-/// Which optimizer marks the steps, of several (generator's and discriminator's): the first, as
-/// long as it steps.
+/// Chooses the optimizer that marks the steps among several (generator's and discriminator's): the first, as long as it
+/// steps.
 struct MarkingOptimizer {
     /// Address of the object; 0: none has stepped.
     marking: usize,
-    /// Another one that has stepped since, and how often.
+    /// Another optimizer that has stepped since, and how often.
     other: usize,
     others: u32,
 }
@@ -97,8 +97,8 @@ struct MarkingOptimizer {
 impl MarkingOptimizer {
     const NONE: Self = Self { marking: 0, other: 0, others: 0 };
 
-    /// Number of steps of another optimizer without one of the first after which it replaces that:
-    /// more than a discriminator has per step of its generator.
+    /// Another optimizer replaces the first after this number of steps without a step of the first: more than a
+    /// discriminator has per step of its generator.
     const REPLACED_AFTER: u32 = 8;
 
     /// Whether a step of this object is a mark.

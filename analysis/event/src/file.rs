@@ -9,8 +9,8 @@
 //! disk that fills up is noticed while there is still room for every buffered record and for the
 //! last line.
 //!
-//! The section of frames after the events only repeats them for viewers. It is written last, if the
-//! disk has room for all of it; not into zstd, which no viewer opens.
+//! The section of frames after the events only repeats them for viewers. It is written last, if the disk has room for
+//! all of it; not into zstd: no viewer opens it.
 
 mod encoder;
 
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 /// Records are handed to the disk when this many bytes of text are waiting.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Why a trace could not be written. What was written before remains readable.
+/// Why a trace could not be written. Earlier records remain readable.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// No space, or a quota.
@@ -132,8 +132,8 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// Starts a trace in `file`, which must be writable and not opened for appending; a regular
-    /// file is truncated. `path` is for messages. The header reaches the disk at once.
+    /// Starts a trace in `file`. The file must be writable and not opened for appending; a regular file is truncated.
+    /// `path` is for messages. The header reaches the disk at once.
     ///
     /// # Errors
     /// [`WriteError::DiskFull`] if there is no room for the first ~100 KiB, otherwise
@@ -202,8 +202,8 @@ impl TraceFile {
     /// Takes one record. It is on disk after the next [`TraceFile::flush`].
     ///
     /// # Errors
-    /// As [`TraceFile::flush`], which is called when the buffer is full: the record was taken
-    /// nevertheless. [`WriteError::Stopped`]: it was not taken, because of an earlier error.
+    /// As [`TraceFile::flush`], called when the buffer is full: the record was taken nevertheless.
+    /// [`WriteError::Stopped`]: it was not taken, because of an earlier error.
     pub fn write(&mut self, record: &Record) -> Result<(), WriteError> {
         if self.stopped {
             return Err(WriteError::Stopped { path: self.path.clone() });

@@ -1,4 +1,4 @@
-//! Pauses without what is not the collector's in them.
+//! Pauses without foreign work in them.
 //!
 //! Owns the difference between a recorded pause and the collector's own work in it. Examining its garbage is
 //! gctrace's: within the budget of `--garbage-budget`, but a large part of short pauses. Finalizers and
@@ -58,7 +58,7 @@ impl ForeignTimes {
         of_thread.push(*called);
     }
 
-    /// The pause without the time of examining, by which it ends earlier, and without what it called:
+    /// The pause without the time of examining (it ends earlier by that time) and without the code that it called:
     /// callbacks precede the collection, finalizers are in it. Returns the latter time, in ns.
     pub fn without(&mut self, pause: &mut Pause) -> u64 {
         let thread = (pause.pid, pause.tid);

@@ -15,10 +15,10 @@ pub fn encode(number: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// The number whose bytes `byte` returns, one by one; `None` if it has more than 64 bits.
+/// The number in the bytes that `byte` returns, one by one; `None` if it has more than 64 bits.
 ///
 /// # Errors
-/// Those of `byte`.
+/// Errors of `byte`.
 pub fn decode<E>(mut byte: impl FnMut() -> Result<u8, E>) -> Result<Option<u64>, E> {
     let mut number = 0;
     for shift in (0..LONGEST).map(|position| position * 7) {

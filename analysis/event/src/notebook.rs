@@ -1,8 +1,8 @@
 //! Cells of notebooks: IPython's names for their code are hashes.
 //!
-//! `<ipython-input-3-0f1e2d>` has the number of the prompt, `/tmp/ipykernel_77/2880593134.py` has none
-//! (`get_file_name` in ipykernel). Both are named as a notebook shows them: `In [3]`, and
-//! `In [?]`, with a number from the second such cell on, in the order in which they are first seen.
+//! `<ipython-input-3-0f1e2d>` has the number of the prompt, `/tmp/ipykernel_77/2880593134.py` has none (`get_file_name`
+//! in ipykernel). Both are named as a notebook shows them: `In [3]`, and `In [?]`, with a number from the second such
+//! cell on, in the order of first appearance.
 
 use crate::Record;
 use std::collections::HashMap;

@@ -1,9 +1,8 @@
 //! Reading traces: ours, and any file in Chrome's trace event format.
 //!
-//! Three layers, each usable alone: [`EventReader`] finds events and stack frames in a stream of
-//! bytes without knowing what they mean, [`TraceReader`] opens files and turns events into
-//! [`crate::Record`]s, and [`JsonValue`] looks into one JSON value. Memory is one buffer, whatever
-//! the size of the file.
+//! Three layers, each usable alone: [`EventReader`] finds events and stack frames in a stream of bytes without knowing
+//! their meaning, [`TraceReader`] opens files and turns events into [`crate::Record`]s, and [`JsonValue`] looks into
+//! one JSON value. Memory is one buffer, whatever the size of the file.
 
 mod error;
 mod events;

@@ -53,10 +53,9 @@ pub fn median_difference(these: &[f64], those: &[f64]) -> Option<Estimate> {
     }))
 }
 
-/// The median of a resample is a value whose place is the middle one of as many random places: of
-/// more than [`GROUPS`] it is normally distributed around the middle, with a standard deviation of
-/// half the root of their number (H. A. David and H. N. Nagaraja, Order Statistics, 2003, section
-/// 10.2).
+/// The median of a resample is the value at the middle of as many random places. With more than [`GROUPS`] places, the
+/// middle one is normally distributed around the middle, with a standard deviation of half the root of their number (H.
+/// A. David and H. N. Nagaraja, Order Statistics, 2003, section 10.2).
 fn resampled_median(sorted: &[f64], rng: &mut Rng) -> f64 {
     let last = sorted.len().saturating_sub(1);
     let place = if sorted.len() > GROUPS {

@@ -23,7 +23,7 @@ impl Coin {
         self.next() >> 63 == 1
     }
 
-    /// A number from 0 on below `count`, which is small; 0 if `count` is.
+    /// A number from 0 on below `count`, for a small `count`; 0 if `count` is.
     pub fn below(&mut self, count: usize) -> usize {
         let count = count.max(1) as u64;
         usize::try_from(self.next() % count).unwrap_or(0)

@@ -1,8 +1,8 @@
 //! How sure a difference between two sets of measurements is.
 //!
-//! Means only: the cost of collections lies in few long pauses, which medians and trimmed means
-//! drop. Random numbers have a fixed seed, so that a report is the same every time. Every function
-//! accepts any values, and returns `None` for too few of them.
+//! Means only: the cost of collections lies in few long pauses, and medians and trimmed means drop these. Random
+//! numbers have a fixed seed, so that a report is the same every time. Every function accepts any values, and returns
+//! `None` for too few of them.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -24,12 +24,12 @@ pub fn float(number: u64) -> f64 {
     number as f64
 }
 
-/// The nearest whole number; 0 for a negative one and for what is none.
+/// The nearest whole number; 0 for a negative number and for NaN.
 pub fn whole(number: f64) -> u64 {
     number.round() as u64
 }
 
-/// The nearest whole number, with its sign; 0 for what is none.
+/// The nearest whole number, with its sign; 0 for NaN.
 pub fn signed(number: f64) -> i64 {
     number.round() as i64
 }
@@ -95,9 +95,8 @@ fn groups(values: &[f64], most: usize) -> Vec<f64> {
     (0..most).filter_map(|at| mean(group(at)?)).collect()
 }
 
-/// Two-sided p of equal means of two samples from normal populations, which may spread differently.
-/// 0 to 1; `None` if either has fewer than two values. Two samples that do not spread at all differ
-/// for certain, or not at all.
+/// Two-sided p of equal means of two samples from normal populations with possibly different spreads. 0 to 1; `None` if
+/// either has fewer than two values. Two samples that do not spread at all differ for certain, or not at all.
 pub fn welch(these: &[f64], those: &[f64]) -> Option<f64> {
     let difference = mean(these)? - mean(those)?;
     let variance_of_mean = |values: &[f64]| -> Option<(f64, f64)> {

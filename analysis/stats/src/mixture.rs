@@ -1,13 +1,12 @@
 //! Always-valid intervals of a mean of pairs: they may be looked at after each pair, and stop there.
 //!
-//! A pair is two neighboring blocks of steps, one with each of two settings, in an order that a coin
-//! decides. Its difference is antisymmetric in the two, so if the settings do not differ, each sign is
-//! a fair coin whatever the sizes are: no tail, drift or autocorrelation of the times matters. With
-//! `S` the sum of the differences and `V` that of their squares, `exp(l S - l^2 V / 2)` is then a
-//! supermartingale for each `l` (de la Pena, The Annals of Probability 27, 1999), and so is its mean
-//! over normally distributed `l`, which is `M` below. By Ville's inequality `M` ever exceeds 1/a with
-//! a probability of at most a. The interval is the means for which it does not: it takes for granted
-//! that the differences are symmetric about their mean.
+//! A pair is two neighboring blocks of steps, one with each of two settings, in an order that a coin decides. Its
+//! difference is antisymmetric in the two, so if the settings do not differ, each sign is a fair coin whatever the
+//! sizes are: no tail, drift or autocorrelation of the times matters. With `S` the sum of the differences and `V` the
+//! sum of their squares, `exp(l S - l^2 V / 2)` is then a supermartingale for each `l` (de la Pena, The Annals of
+//! Probability 27, 1999). So is its mean over normally distributed `l`: `M` below. By Ville's inequality `M` ever
+//! exceeds 1/a with a probability of at most a. The interval consists of the means with `M` at most 1/a: it takes for
+//! granted that the differences are symmetric about their mean.
 
 /// Probability that an interval ever misses the mean.
 pub const ALPHA: f64 = 0.05;
@@ -15,7 +14,7 @@ pub const ALPHA: f64 = 0.05;
 /// Fewest pairs that have an interval. `S^2 <= t V` bounds `M`, so that some more are needed.
 const FEWEST: usize = 8;
 
-/// Number of pairs at which the interval is the tightest: gains of a few percent are shown soonest.
+/// Number of pairs with the tightest interval: gains of a few percent are shown soonest.
 const TIGHTEST_AT: f64 = 50.0;
 
 /// `-2 ln a + ln(-2 ln a) + 1`: what makes it the tightest there.
@@ -82,7 +81,7 @@ pub struct PairedDifferences {
     all: PairSums,
     /// The first [`FEWEST`].
     first: PairSums,
-    /// What all intervals so far have in common, which covers the mean as often as each of them.
+    /// The intersection of all intervals so far; it covers the mean as often as each of them.
     common: Option<MixtureInterval>,
     /// The largest `ln M` of a mean of 0 so far.
     against_none: Option<f64>,
@@ -169,8 +168,8 @@ impl PairedDifferences {
         self.evidence(mu) >= -ALPHA.ln()
     }
 
-    /// `ln M` if `mu` is the mean. The width of the mixture follows from the sizes of the first differences,
-    /// which say nothing of their signs.
+    /// `ln M` if `mu` is the mean. The width of the mixture follows from the sizes of the first differences; these say
+    /// nothing of their signs.
     fn evidence(&self, mu: f64) -> f64 {
         let (_, first) = self.first.from(mu);
         let (sum, squares) = self.all.from(mu);
@@ -218,7 +217,7 @@ mod tests {
             (0..25).map(|_| self.next()).sum()
         }
 
-        /// A pair whose second setting takes `ratio` times as long.
+        /// A pair with a second setting that takes `ratio` times as long.
         fn pair(&mut self, ratio: f64) -> f64 {
             let (first, second) = (self.block(), self.block());
             if self.coin.toss() {
@@ -229,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Of so many runs, those whose interval excludes `value` after any of its pairs.
+    /// The number of runs, among this many, with an interval that excludes `value` after any of its pairs.
     fn excluding(runs: u64, pairs: usize, ratio: f64, value: f64) -> u64 {
         let misses = |seed: &u64| {
             let (mut steps, mut all) = (Steps::new(*seed), PairedDifferences::default());

@@ -5,8 +5,8 @@ use std::f64::consts::FRAC_2_PI;
 /// More degrees of freedom than this are as good as normal: the quantiles differ by 0.3 %.
 const MOST_FREEDOM: u32 = 1_000;
 
-/// The value below which this share of Student's distribution lies; `None` without a degree of
-/// freedom, or for a share outside 0.5 to 0.999_999_999.
+/// The value with this share of Student's distribution below it; `None` without a degree of freedom, or for a share
+/// outside 0.5 to 0.999_999_999.
 pub fn student(share: f64, freedom: u32) -> Option<f64> {
     if freedom == 0 || !(0.5..=0.999_999_999).contains(&share) {
         return None;
@@ -51,8 +51,8 @@ fn student_within(t: f64, freedom: u32) -> f64 {
     if odd { FRAC_2_PI * (angle + sine * sum) } else { sine * sum }
 }
 
-/// Share of the normal distribution above `deviate`, which must not be negative; off by at most
-/// 7.5e-8 (Abramowitz and Stegun, 26.2.17).
+/// Share of the normal distribution above `deviate`, a number of at least 0; off by at most 7.5e-8 (Abramowitz and
+/// Stegun, 26.2.17).
 pub(crate) fn normal_above(deviate: f64) -> f64 {
     const FACTORS: [f64; 5] =
         [1.330_274_429, -1.821_255_978, 1.781_477_937, -0.356_563_782, 0.319_381_530];

@@ -9,16 +9,16 @@ const FEWEST_BEFORE: usize = 2;
 /// Two lines have to be better than one by so much, in units of BIC: "very strong" evidence (R. Kass
 /// and A. Raftery, Bayes Factors, Journal of the American Statistical Association 90, 1995).
 const VERY_STRONG: f64 = 10.0;
-/// Deviations from a line are never taken for smaller than this share of the last value: those of a
-/// counter would be 0.
+/// Deviations from a line are never taken for smaller than this share of the last value: a counter's deviations would
+/// be 0.
 const LEAST_DEVIATION: f64 = 0.002;
 
 /// Parameters of one line, and of two with the place where they meet.
 const ONE_LINE: f64 = 2.0;
 const TWO_LINES: f64 = 5.0;
 
-/// Indices of the first points of those parts of a series that one straight line each describes, in order: the
-/// last of them is steady. Points are (x, y) in order of x, which must be finite. A series of up to six points is
+/// Splits a series into parts, each described by one straight line, and returns the indices of their first points, in
+/// order: the last part is steady. Points are (x, y) in order of x; x must be finite. A series of up to six points is
 /// one part.
 pub fn steady_parts(points: &[(f64, f64)]) -> Vec<usize> {
     let (mut parts, mut from) = (vec![0], 0);

@@ -3,7 +3,7 @@
 
 use super::{Estimate, median, quantiles};
 
-/// Quantile of the normal distribution for 97.5 %, which leaves 5 % outside of both sides.
+/// Quantile of the normal distribution for 97.5 %: 5 % are outside, both sides together.
 const Z_95: f64 = 1.959_963_984_540_054;
 /// Points used at most: the number of slopes is its square.
 const MOST_POINTS: usize = 1_000;
@@ -40,11 +40,10 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Option<Estimate> {
     })
 }
 
-/// Two-sided p of no trend: Kendall's S over time, normally approximated, corrected for ties and
-/// continuity (H. B. Mann, Nonparametric Tests Against Trend, Econometrica 13, 1945; M. G. Kendall,
-/// Rank Correlation Methods, 1975). Values in the order of time, which are assumed to be
-/// independent: if each depends on the one before, p is too small. 0 to 1; `None` for fewer than
-/// four values.
+/// Two-sided p of no trend: Kendall's S over time, normally approximated, corrected for ties and continuity (H. B.
+/// Mann, Nonparametric Tests Against Trend, Econometrica 13, 1945; M. G. Kendall, Rank Correlation Methods, 1975).
+/// Values in the order of time. They are assumed to be independent: if each depends on the one before, p is too small.
+/// 0 to 1; `None` for fewer than four values.
 pub fn mann_kendall(values: &[f64]) -> Option<f64> {
     if values.len() < 4 || values.iter().any(|value| value.is_nan()) {
         return None;

@@ -37,7 +37,7 @@ macro_rules! unit {
             }
         }
 
-        /// What is more than the other; 0 if nothing is.
+        /// The excess over the other; 0 if there is none.
         impl Sub for $name {
             type Output = Self;
             fn sub(self, other: Self) -> Self {
@@ -72,7 +72,7 @@ pub fn after(at_ns: u64, by_ns: u64) -> u64 {
     at_ns.saturating_add(by_ns)
 }
 
-/// What is more than a part that was counted elsewhere; 0 if nothing is.
+/// The excess over a part that was counted elsewhere; 0 if there is none.
 pub fn beyond(whole: u64, part: u64) -> u64 {
     whole.saturating_sub(part)
 }
@@ -88,7 +88,7 @@ pub fn part<T>(of: &[T], range: impl SliceIndex<[T], Output = [T]>) -> &[T] {
     of.get(range).unwrap_or(&[])
 }
 
-/// What a table of sums has for a key, by `get`; nothing was added for one that it does not have.
+/// The sum for a key in a table of sums, by `get`; a missing key means that nothing was added.
 #[must_use]
 pub fn met<T: Copy + Default>(sum: Option<&T>) -> T {
     sum.copied().unwrap_or_default()
@@ -119,7 +119,7 @@ or_most! {
     i64_or_most i64,
 }
 
-/// Adds to a sum of what is known.
+/// Adds to a sum of known values.
 pub fn add_if_known(sum: &mut u64, value: Option<u64>) {
     if let Some(value) = value {
         add_to(sum, value);

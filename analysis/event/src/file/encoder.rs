@@ -1,4 +1,4 @@
-//! Compresses the text of a trace piece by piece, so that what was flushed can be read alone.
+//! Compresses the text of a trace piece by piece, so that flushed text can be read alone.
 
 use crate::TraceCompression;
 use flate2::Compression;
@@ -40,7 +40,7 @@ impl TraceEncoder {
         }
     }
 
-    /// What was made and not taken yet: after a flush all that belongs to the text so far.
+    /// Compressed bytes that were not taken yet: after a flush, all bytes of the text so far.
     pub(super) fn made(&mut self) -> &mut Vec<u8> {
         match self {
             Self::Gzip(encoder) => encoder.get_mut(),

@@ -1,7 +1,7 @@
 //! The frames of a trace as Chrome's own section `stackFrames`.
 //!
-//! Owns what has to be remembered of frames until the trace ends, in a compact form. Does not own
-//! whether there is room for the section (`file.rs`).
+//! Remembers the frames until the trace ends, in a compact form. Does not own whether there is room for the section
+//! (`file.rs`).
 
 use crate::{Frame, FrameId};
 use indexmap::IndexSet;
@@ -11,8 +11,8 @@ use std::io;
 use std::io::Write;
 use std::num::NonZero;
 
-/// Maximum memory for names and files, which are stored once each; together with
-/// [`MAX_FRAMES`] some 60 MB. Beyond either the section is left out.
+/// Maximum memory for names and files, each stored once; together with [`MAX_FRAMES`] some 60 MB. Beyond either the
+/// section is left out.
 const MAX_NAME_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum number of frames; one takes about 40 bytes.
 const MAX_FRAMES: usize = 1_000_000;

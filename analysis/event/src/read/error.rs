@@ -25,7 +25,7 @@ pub struct TracePlace<'a> {
     pub(crate) byte: u64,
     /// Line ends before `uncounted`.
     pub(crate) lines: u64,
-    /// The text before the place whose line ends are not counted yet.
+    /// The text before the place with line ends that are not counted yet.
     pub(crate) uncounted: &'a [u8],
 }
 
@@ -68,7 +68,7 @@ pub enum ReadError {
         /// Name of the directory.
         file: String,
     },
-    /// A disk, a terminal, or something like /dev/zero, which has no end.
+    /// A disk, a terminal, or something without an end, such as /dev/zero.
     #[error("{file}: is a device; name a file, or - for standard input")]
     Device {
         /// Name of the device.
@@ -173,7 +173,7 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
         (b"\x80\x05", PICKLE),
         (b"{)", PSTATS),
         (b"\xfb)", PSTATS),
-        // Protocol buffers whose first field is a message.
+        // Protocol buffers with a message as the first field.
         (
             b"\n",
             "a profile in protocol buffers; pprof opens those of pprof, TensorBoard those of XLA (xplane.pb)",

@@ -45,7 +45,7 @@ pub struct ChromeEvent<'a> {
     pub id: JsonValue<'a>,
     /// Member `s`: the scope of an instant event (`g`, `p` or `t`).
     pub scope: JsonValue<'a>,
-    /// Member `args`: an object whose members depend on the event.
+    /// Member `args`: an object with members that depend on the event.
     pub args: JsonValue<'a>,
     /// `sf`, the key of a frame in the section `stackFrames`.
     pub stack: JsonValue<'a>,
@@ -121,7 +121,7 @@ enum TraceSection {
 }
 
 impl TraceSection {
-    /// The section of the member with this key, which is in quotes.
+    /// The section of the member with this quoted key.
     fn of(key: &[u8]) -> Self {
         match key {
             br#""traceEvents""# => Self::Events,
@@ -257,9 +257,9 @@ impl EventReader {
         }
     }
 
-    /// The first bytes: which form, or no trace at all.
+    /// Reads the first bytes: a known form, or no trace at all.
     fn begin(&mut self) -> Result<(), ReadError> {
-        /// Byte order mark, which some tools on Windows put before UTF-8.
+        /// Byte order mark: some tools on Windows put it before UTF-8.
         const BOM: &[u8] = b"\xef\xbb\xbf";
         self.window.fill()?;
         if self.window.rest().starts_with(BOM) {
@@ -398,8 +398,8 @@ impl EventReader {
         Ok(false)
     }
 
-    /// Runs a scanner at the current byte, with more input as long as it needs it. `None`: the text
-    /// ended, or what it scans is too long.
+    /// Runs a scanner at the current byte, with more input as long as it needs it. `None`: the text ended, or the value
+    /// is too long.
     fn scanned<T>(
         &mut self,
         mut scanner: impl FnMut(&[u8], usize) -> Result<T, ScanStop>,

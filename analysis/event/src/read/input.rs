@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Binary logarithm of the most bytes of text that a zstd file may refer back to, which are kept in memory while it
-/// is read: 128 MiB, the most that `zstd -d` takes unless it is told otherwise. gctrace's traces refer back to 2 MiB.
+/// Binary logarithm of the most bytes of text that a zstd file may refer back to: 128 MiB, the most that `zstd -d`
+/// takes by default. These bytes are kept in memory while the file is read. gctrace's traces refer back to 2 MiB.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
 /// An open trace, compressed or not.
@@ -85,7 +85,7 @@ impl TraceInput {
         self
     }
 
-    /// Name of the input in messages: its path, or what was passed to [`TraceInput::new`].
+    /// Name of the input in messages: its path, or the name passed to [`TraceInput::new`].
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -206,7 +206,7 @@ pub(crate) struct ReadWindow {
     unused: Range<usize>,
     /// Bytes of the text before `buffer`.
     base: u64,
-    /// Index in `buffer` up to which line ends are counted, and how many there are up to there.
+    /// Line ends are counted up to this index in `buffer`; and their number.
     counted: usize,
     lines: u64,
     ended: bool,
@@ -287,8 +287,7 @@ impl ReadWindow {
         }
     }
 
-    /// Reads until the buffer is full, which grows if nothing in it is used yet. `false`: the
-    /// text has ended.
+    /// Reads until the buffer is full; the buffer grows if nothing in it is used yet. `false`: the text has ended.
     pub(crate) fn fill(&mut self) -> Result<bool, ReadError> {
         if let Some(error) = self.failure.take() {
             return self.failed(error);
@@ -373,9 +372,8 @@ impl ReadWindow {
         }
     }
 
-    /// Whether there is a zero byte at `at` and only zero bytes after it: a crashed file system
-    /// leaves such a file, which is cut off there rather than invalid. Zeros before other text are
-    /// an error.
+    /// Whether there is a zero byte at `at` and only zero bytes after it. A crashed file system leaves such a file; it
+    /// is cut off there rather than invalid. Zeros before other text are an error.
     pub(crate) fn only_zeros_from(&mut self, at: usize) -> Result<bool, ReadError> {
         if self.rest().get(at) != Some(&0) {
             return Ok(false);

@@ -1,7 +1,7 @@
 //! Numbers of a trace: exact where they are integers or decimals, whatever their notation.
 
-/// Largest time in microseconds: 2^53, beyond which doubles, the common ground of trace tools, are
-/// not exact any more (285 years).
+/// Largest time in microseconds: 2^53 (285 years). Beyond it doubles, the common ground of trace tools, are not exact
+/// any more.
 const MAX_US: u64 = 1 << 53;
 
 /// Microseconds in decimal notation as nanoseconds, rounded to the nearest. `None`: negative,

@@ -16,7 +16,7 @@ pub(super) const MAX_DEPTH: usize = 64;
 pub(crate) enum ScanStop {
     /// The text ends within the value.
     More,
-    /// The byte at this index is not valid JSON; what was expected instead.
+    /// The byte at this index is not valid JSON; and the expected text.
     Bad(usize, &'static str),
 }
 

@@ -1,16 +1,16 @@
 //! Finds the members of an event 64 bytes at a time.
 //!
-//! Owns the fast way through valid text; `scan.rs` owns the grammar. Where a byte is not as expected,
-//! or too little text is left, this gives up and `scan.rs` judges: what is accepted here is accepted
-//! there, with the same ranges. The brackets, commas, colons and quotes of a block are found at once,
-//! from the block's bytes alone (Langdale, Lemire: Parsing Gigabytes of JSON per Second, 2019), so
-//! that the processor does not wait for the end of one value to look for the next.
+//! Owns the fast way through valid text; `scan.rs` owns the grammar. Where a byte is not as expected, or too little
+//! text is left, this gives up and `scan.rs` judges: text accepted here is accepted there, with the same ranges. The
+//! brackets, commas, colons and quotes of a block are found at once, from the block's bytes alone (Langdale, Lemire:
+//! Parsing Gigabytes of JSON per Second, 2019), so that the processor does not wait for the end of one value to look
+//! for the next.
 
 use super::scan;
 use super::scan::{FieldRanges, MAX_DEPTH, ObjectMember};
 use wide::{CmpEq, i8x16};
 
-/// Bytes whose tokens are found together, a bit of a word each.
+/// Number of bytes searched together for tokens, a bit of a word each.
 const BLOCK: usize = u64::BITS as usize;
 
 /// Sets the fields of the event with its opening brace at `text[at]`, as [`scan::event`] finds them;
@@ -48,7 +48,7 @@ impl Iterator for MemberRanges<'_> {
     }
 }
 
-/// Which bytes of a block are of which kind, also in strings: a bit for each byte.
+/// The kinds of the bytes of a block, also in strings: a bit for each byte.
 #[derive(Debug, Clone, Copy, Default)]
 struct BlockMarks {
     quotes: u64,
@@ -169,8 +169,8 @@ impl<'a> Tokens<'a> {
         (quotes, within)
     }
 
-    /// Calls `each` with every member of the object whose brace was the last token; returns the
-    /// index after its closing brace.
+    /// Calls `each` with every member of the object that the last token opened; returns the index after its closing
+    /// brace.
     #[inline]
     fn object(&mut self, depth: usize, mut each: impl FnMut(ObjectMember)) -> Option<usize> {
         let mut key = self.next()?;
@@ -188,7 +188,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The member whose first token, at `key`, was the last one.
+    /// The member that starts with the last token, at `key`.
     #[inline(always)]
     fn member(&mut self, key: usize, depth: usize) -> Option<ObjectMember> {
         if self.byte(key) != b'"' {
@@ -225,7 +225,7 @@ impl<'a> Tokens<'a> {
         self.object(depth, |_| {})
     }
 
-    /// Index after the closing bracket of the array whose opening one was the last token.
+    /// Index after the closing bracket of the array that the last token opened.
     fn array(&mut self, depth: usize) -> Option<usize> {
         let mut element = self.next()?;
         if self.byte(element) == b']' {
@@ -273,7 +273,7 @@ mod tests {
         (is_fast.then_some(fast), is_slow.then_some(slow))
     }
 
-    /// What is in the fields of events, and what a text needs to look like one.
+    /// Texts in the fields of events, and the texts that make them look like an event.
     fn piece() -> impl Strategy<Value = String> {
         prop_oneof![
             8 => prop::sample::select(vec![

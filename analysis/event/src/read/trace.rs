@@ -1,9 +1,9 @@
 //! A trace file as a sequence of records.
 //!
-//! Owns the meaning of each event, the version of the format and the list of anomalies. Records that
-//! only gctrace writes deserialize from their `args`; those that other tools write too are in the
-//! modules below, member by member: there an invalid value is ignored and reported as an anomaly,
-//! and the event only if its times or ids are invalid.
+//! Owns the meaning of each event, the version of the format and the list of anomalies. Records that only gctrace
+//! writes deserialize from their `args`; records that other tools also write are in the modules below, member by
+//! member: there an invalid value is ignored and reported as an anomaly, and the event only if its times or ids are
+//! invalid.
 
 mod code;
 mod frames;
@@ -26,19 +26,19 @@ use serde::de::DeserializeOwned;
 use std::io::Read;
 use std::path::Path;
 
-/// An invalid value in a trace, which was ignored.
+/// An ignored invalid value in a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Anomaly {
     /// Position of the event, frame or metadata that contains it.
     pub position: TracePosition,
-    /// What is wrong, as in `"collected" is not a count`.
+    /// The problem, as in `"collected" is not a count`.
     pub problem: String,
 }
 
 /// The invalid values of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Anomalies {
-    /// Number of anomalies, including those that `first` has no room for.
+    /// Number of anomalies, including anomalies beyond the room of `first`.
     pub count: u64,
     /// The first of them, at most [`Anomalies::KEPT`].
     pub first: Vec<Anomaly>,
@@ -119,8 +119,9 @@ impl TraceReader {
         &self.events
     }
 
-    /// Goes on where another reader ended, with the next part of one recording: a pause of which that one has read a
-    /// record is read once, and cells of notebooks keep their names. To be called before anything is read.
+    /// Goes on where another reader ended, with the next part of one recording: if the other reader has read a record
+    /// of a pause, that pause is read once, and cells of notebooks keep their names. To be called before anything is
+    /// read.
     pub fn go_on_after(&mut self, before: &mut Self) {
         self.unpaired = before.unpaired.take();
         self.cells = std::mem::take(&mut before.cells);
@@ -219,9 +220,9 @@ fn is_second_record(unpaired: Option<&mut UnpairedPauses>, pause: &Pause) -> boo
 pub enum DecodedItem<'a> {
     /// The first line of our traces.
     Header(Box<TraceHeader>),
-    /// A gctrace record, or an equivalent event of other tools: thread names, collections under
-    /// `cat` `gc` or the PyTorch profiler's name `Python GC`, and the frames of a section
-    /// `stackFrames`, which may follow the pauses that refer to them.
+    /// A gctrace record, or an equivalent event of other tools: thread names, collections under `cat` `gc` or the
+    /// PyTorch profiler's name `Python GC`, and the frames of a section `stackFrames`. That section may follow the
+    /// pauses that refer to it.
     Record(Record),
     /// The name of a process for trace viewers; in gctrace's traces [`Record::Process`] contains
     /// more.
@@ -233,14 +234,14 @@ pub enum DecodedItem<'a> {
     },
     /// Metadata of another tool's trace.
     Property(TraceProperty),
-    /// An event or metadata that would be one of the above if its values were valid, which was
-    /// reported as an anomaly; or a second record of a pause.
+    /// An event or metadata that would be one of the above if its values were valid (reported as an anomaly), or a
+    /// second record of a pause.
     Unusable,
     /// Any other event, undecoded.
     Other(ChromeEvent<'a>),
     /// In summaries instead of those: the first and the last time of them.
     Work {
-        /// Process id; `None` of those that state none.
+        /// Process id; `None` for events that state none.
         pid: Option<u32>,
         /// First start, in ns on the trace's clock.
         start_ns: u64,

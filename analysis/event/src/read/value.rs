@@ -15,7 +15,7 @@ use std::borrow::Cow;
 pub struct JsonValue<'a>(pub(crate) &'a [u8]);
 
 impl<'a> JsonValue<'a> {
-    /// Whether the field is missing; one that is `null` is not.
+    /// Whether the field is missing; `null` counts as present.
     #[must_use]
     pub fn is_missing(self) -> bool {
         self.0.is_empty()
@@ -42,7 +42,7 @@ impl<'a> JsonValue<'a> {
         {
             return Some(Cow::Owned(text));
         }
-        // Much faster than the search for invalid UTF-8, which is hardly ever there.
+        // Much faster than the search for invalid UTF-8; it is hardly ever there.
         Some(match std::str::from_utf8(raw) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(raw),

@@ -10,7 +10,7 @@ use crate::read::value::JsonValue;
 /// A member of the section `stackFrames`.
 #[derive(Debug, Clone, Copy)]
 pub struct StackFrameEntry<'a> {
-    /// Its key, which events name as `sf` and other frames as `parent`; escapes as they are.
+    /// Its key: events name it as `sf` and other frames as `parent`; escapes as they are.
     pub key: &'a [u8],
     /// The object that describes the frame: function, file and key of the parent. Unchecked.
     pub value: JsonValue<'a>,

@@ -1,8 +1,7 @@
 //! Metadata of a trace next to its events.
 //!
-//! Owns which members of the outermost object are returned: small ones that the PyTorch profiler
-//! writes, before or after the events. All others are skipped without buffering, whatever their
-//! size.
+//! Chooses the returned members of the outermost object: small ones that the PyTorch profiler writes, before or after
+//! the events. All others are skipped without buffering, whatever their size.
 
 use super::{EventReader, ReaderState, scan};
 use crate::read::error::{ReadError, TracePlace};
@@ -33,7 +32,7 @@ pub(super) struct KnownMember {
     /// In the object `distributedInfo`, otherwise in the outermost object.
     distributed: bool,
     decode: fn(JsonValue<'_>) -> Option<TraceProperty>,
-    /// What is reported where its value makes no sense.
+    /// The problem to report if its value makes no sense.
     problem: &'static str,
 }
 
@@ -75,7 +74,7 @@ fn small(value: JsonValue<'_>) -> Option<u32> {
 }
 
 impl KnownMember {
-    /// The member with this key, which is in quotes.
+    /// The member with this quoted key.
     pub(super) fn find(key: &[u8], distributed: bool) -> Option<&'static Self> {
         MEMBERS.iter().find(|member| member.key == key && member.distributed == distributed)
     }

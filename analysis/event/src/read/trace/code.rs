@@ -1,8 +1,8 @@
 //! Python functions and operators of the PyTorch profiler.
 //!
-//! Owns which of them are read: a trace with stacks has millions, most of them of libraries. Functions
-//! of the program that take long enough to call CUDA stay, and of nested operators the outermost, which
-//! is the one that the program called.
+//! Decides which of them are read: a trace with stacks has millions, most of them from libraries. Functions of the
+//! program that take long enough to call CUDA stay, and of nested operators the outermost: the program called that
+//! operator.
 
 use super::{ChromeEvent, DecodeError, id};
 use crate::paths::is_library;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 /// Shorter functions are left out: enqueueing anything takes 1 to 3 µs.
 const SHORTEST_NS: u64 = 1_000;
-/// Threads whose last operator is known. Operators of others are all read.
+/// Threads with a known last operator. Operators of other threads are all read.
 const THREADS: usize = 1 << 16;
 /// Longest name, in bytes; longer ones are left out. A path has at most 4,096.
 const NAME_BYTES: usize = 8_192;
@@ -166,7 +166,7 @@ fn code(event: &ChromeEvent<'_>, kind: HostCodeKind) -> Result<HostCode, DecodeE
     Ok(HostCode { pid: Some(pid), tid: Some(tid), kind, name, start_ns, end_ns })
 }
 
-/// Whether a name may be that of a function of the program, by its first characters.
+/// Whether a name may belong to a function of the program, by its first characters.
 fn may_be_own(name: &[u8]) -> bool {
     // Functions in C: `<built-in method item of Tensor object at 0x7f00>`.
     if name.starts_with(b"<built-in") || name.starts_with(b"nn.Module: ") {

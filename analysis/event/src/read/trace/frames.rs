@@ -8,7 +8,7 @@ use crate::read::StackFrameEntry;
 use crate::{Frame, FrameId, Record};
 use std::collections::HashMap;
 
-/// Maximum number of frames whose key is not a number; others are ignored.
+/// Maximum number of frames with a key that is not a number; others are ignored.
 const MAX_NAMES: usize = 1 << 20;
 /// Longest such name, in bytes. A name is usually a hash or an address.
 const MAX_NAME_BYTES: usize = 256;

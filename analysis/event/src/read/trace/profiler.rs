@@ -1,5 +1,5 @@
-//! Events of the PyTorch profiler: calls, GPU work, waits for it, annotations and device memory,
-//! which gctrace writes in the same form.
+//! Events of the PyTorch profiler: calls, GPU work, waits for it, annotations and device memory. gctrace writes them in
+//! the same form.
 //!
 //! Owns when such an event is usable. The profiler's `pid` of GPU work is the device; in gctrace's
 //! events `args.process` is the process.

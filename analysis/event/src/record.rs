@@ -119,7 +119,7 @@ pub struct Pause {
     /// tracepoint did not show all its context switches, or, in-process, its clock could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<u64>,
-    /// Free-threaded builds: time within the run during which the other threads were stopped, in ns.
+    /// Free-threaded builds: time within the run with the other threads stopped, in ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_the_world_ns: Option<u64>,
     /// Objects in the oldest generation when the pause ended (`long_lived_total`); exact after a
@@ -133,14 +133,14 @@ pub struct Pause {
     /// (never counted below 0).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub young_count: Option<u64>,
-    /// Memory that the process had less when the pause ended than when it began, in bytes, 0 if it had
-    /// more: what the freed objects took and owned, as far as it was glibc's malloc's, or mapped. In-process of as many
-    /// collections as 0.2 % of the CPU time allow; by kernel probes what was given back to the kernel, from 2 MiB on
+    /// Decrease of the process's memory from the start of the pause to its end, in bytes, 0 if it increased: memory
+    /// that the freed objects took and owned, as far as it was glibc's malloc's, or mapped. In-process, for as many
+    /// collections as 0.2 % of the CPU time allow; by kernel probes, memory given back to the kernel, from 2 MiB on
     /// (less is within the error of its sum). `None` if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freed_bytes: Option<u64>,
-    /// The thread or process ended during the pause, which ends there, or a recording in-process 2 s or more after its
-    /// start.
+    /// The thread or process ended during the pause, or, in-process, the recording ended 2 s or more after the pause's
+    /// start. The pause ends there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
     /// Whether it was recorded in-process, out-of-process or both.
@@ -226,9 +226,8 @@ pub struct Frame {
     /// The frame that called it; `None` for the outermost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<FrameId>,
-    /// Qualified name of the function (CPython 3.11 and later), otherwise its name.
-    /// `[outer frames not recorded]` stands for the frames beyond `--stack-depth`, `[frame not readable]` for one
-    /// whose code object could not be read.
+    /// Qualified name of the function (CPython 3.11 and later), otherwise its name. `[outer frames not recorded]`
+    /// stands for the frames beyond `--stack-depth`, `[frame not readable]` for a frame with an unreadable code object.
     pub function: String,
     /// `co_filename`; empty for the two special frames.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -248,7 +247,7 @@ declare! {
 impl Frame {
     /// `function` of the frame that stands for all those beyond `--stack-depth`.
     pub const OUTER: &'static str = "[outer frames not recorded]";
-    /// `function` of a frame whose code object could not be read.
+    /// `function` of a frame with an unreadable code object.
     pub const UNREADABLE: &'static str = "[frame not readable]";
 }
 
@@ -304,7 +303,7 @@ records! {
         PauseMemory(PauseMemory),
         /// A call of `torch.cuda.empty_cache()`.
         EmptyCache(EmptyCache),
-        /// What is alive, by line of birth.
+        /// Live objects, by line of birth.
         AliveLines(AliveLines),
         /// GPU work that was only counted.
         OmittedGpuWork(OmittedGpuWork),

@@ -31,8 +31,8 @@ const PIPE_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct TraceSink {
     file: File,
-    /// A regular file: it can be overwritten, shortened and reserved for. Otherwise a pipe, a
-    /// device or standard output, to which bytes are only appended, as fast as they are taken.
+    /// A regular file: it can be overwritten, shortened and reserved for. Otherwise a pipe, a device or standard
+    /// output: bytes are only appended, as fast as they are taken.
     regular: bool,
     /// How long to wait for a pipe that accepts nothing: not at all while recording, because
     /// programs are waiting.
@@ -91,10 +91,9 @@ impl TraceSink {
         }
     }
 
-    /// Writes `pending` and removes from it the bytes that are in the file afterwards. On an error
-    /// these are as many whole lines as fit (for a compressed trace: bytes), after which the file
-    /// is closed as well as possible. What a pipe does not accept yet stays in `pending`, up to a
-    /// limit.
+    /// Writes `pending` and removes from it the bytes that are in the file afterwards. On an error these are as many
+    /// whole lines as fit (for a compressed trace: bytes). The file is then closed as well as possible. Bytes that a
+    /// pipe does not accept yet stay in `pending`, up to a limit.
     pub(crate) fn write(&mut self, pending: &mut Vec<u8>) -> io::Result<()> {
         if pending.is_empty() {
             return Ok(());
@@ -215,8 +214,8 @@ impl TraceSink {
         ResumePoint { at: self.end, footer: std::mem::take(&mut self.footer) }
     }
 
-    /// Discards what was written since [`TraceSink::open_end`] and closes the JSON there. The
-    /// footer was there before, so there is room for it.
+    /// Discards everything written since [`TraceSink::open_end`] and closes the JSON there. The footer was there
+    /// before, so there is room for it.
     pub(crate) fn close_at(&mut self, open: ResumePoint) -> io::Result<()> {
         self.end = open.at;
         self.footer = open.footer;
@@ -233,8 +232,8 @@ impl TraceSink {
     }
 }
 
-/// Whether a file of this size exceeds the process's limit (`ulimit -f`), which `fallocate` does
-/// not check and on which a write raises SIGXFSZ, by default fatal.
+/// Whether a file of this size exceeds the process's limit (`ulimit -f`). `fallocate` does not check the limit, and a
+/// write beyond it raises SIGXFSZ, by default fatal.
 fn beyond_size_limit(size: i64) -> bool {
     match getrlimit(Resource::RLIMIT_FSIZE) {
         Ok((soft, _)) => u64::try_from(size).is_ok_and(|size| size > soft),
@@ -274,8 +273,7 @@ fn write_all(
 mod tests {
     use super::*;
 
-    /// A small file system and a trace on it whose space cannot be reserved, if this machine
-    /// permits mounting one.
+    /// A small file system and a trace on it that cannot reserve space, if this machine permits mounting one.
     fn small_disk() -> Option<(tempfile::TempDir, TraceSink)> {
         let dir = tempfile::tempdir().unwrap();
         let mounted = std::process::Command::new("mount")

@@ -1,10 +1,9 @@
 //! Summaries: what a report needs of one trace, in a file of a few percent of its size.
 //!
-//! Owns the file: a header of one line of JSON, then its body, which is complete if its size and
-//! hash are as in the header. `summary/chunk.rs` has the parts of a body and their bounds,
-//! `summary/items.rs` the encoding of records, `summary/possible.rs` which of them there can be. A
-//! summary is read as its trace would be: item by item, the same ones in the same order, but for
-//! events of no interest: only their first and last time stay.
+//! Owns the file: a header of one line of JSON, then its body. The body is complete if its size and hash are as in the
+//! header. `summary/chunk.rs` has the parts of a body and their bounds, `summary/items.rs` the encoding of records,
+//! `summary/possible.rs` the checks of possible records. A summary is read as its trace would be: item by item, the
+//! same ones in the same order, but for events of no interest: only their first and last time stay.
 
 mod chunk;
 mod items;
@@ -115,7 +114,7 @@ pub enum SummaryError {
     Damaged {
         /// Name of the summary.
         file: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: &'static str,
     },
 }

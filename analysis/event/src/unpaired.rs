@@ -6,9 +6,9 @@
 use crate::{EventSource, Pause};
 use std::collections::BTreeMap;
 
-/// Nanoseconds in which two records of different sources overlap, if they can be of one pause: the
-/// same process, thread and interpreter. A thread that collects does not start another collection of
-/// the same interpreter, so no two pauses of one source overlap then.
+/// Nanoseconds of overlap of two records of different sources, if they can be of one pause: the same process, thread
+/// and interpreter. A thread that collects does not start another collection of the same interpreter, so no two pauses
+/// of one source overlap then.
 #[must_use]
 pub fn overlap_ns(one: &Pause, other: &Pause) -> Option<u64> {
     if (one.pid, one.tid) != (other.pid, other.tid) {
@@ -24,7 +24,7 @@ pub struct UnpairedPauses {
     by_end: BTreeMap<PauseKey, PauseInterval>,
 }
 
-/// Whether the probes saw it; process, thread and end, which keep apart all pauses of a source.
+/// Whether the probes saw it; process, thread and end. These distinguish all pauses of a source.
 type PauseKey = (bool, u32, u32, u64);
 
 #[derive(Clone, Copy, Debug)]

@@ -77,7 +77,7 @@ pub struct Allocations {
     pub pid: u32,
     /// From when on it was watched.
     pub since_ns: u64,
-    /// When this was written, in ns of CLOCK_MONOTONIC: the end of what it covers.
+    /// When this was written, in ns of CLOCK_MONOTONIC: the end of the interval that it covers.
     #[serde(skip)]
     pub at_ns: u64,
     /// Every allocation of the domains MEM and OBJ was counted, in-process; there are then no windows, no sampling error,

@@ -29,8 +29,8 @@ pub enum CalledKind {
     Callback,
 }
 
-/// Calls of one function by one collection. What it calls within a pause precedes the pause; what it
-/// calls afterwards, callbacks, begins after its end.
+/// Calls of one function by one collection. Calls within a pause have a record before the pause's; later calls, of
+/// callbacks, begin after its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct Called {
     /// Process id in the host's initial pid namespace.
@@ -42,7 +42,7 @@ pub struct Called {
     /// Start of the first call, in ns of CLOCK_MONOTONIC.
     #[serde(skip)]
     pub at_ns: u64,
-    /// What they are.
+    /// Kind of the calls.
     pub kind: CalledKind,
     /// Number of calls.
     pub calls: u64,

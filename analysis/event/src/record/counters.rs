@@ -6,8 +6,8 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use strum::{AsRefStr, IntoStaticStr, VariantArray};
 
-/// The performance counters that gctrace can record, in the order in which they are shown. Their names are those of
-/// `perf list`, on the command line, in traces and in reports.
+/// The performance counters that gctrace can record, in the order of display. Their names are as in `perf list`, on the
+/// command line, in traces and in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Encode, Decode)]
 #[serde(into = "&'static str")]
 #[derive(AsRefStr, IntoStaticStr, VariantArray)]
@@ -52,7 +52,7 @@ impl Counter {
     }
 }
 
-/// Values of counters over an interval; those that were not counted are absent.
+/// Values of counters over an interval; counters that did not count are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Counters {
     values: [Option<u64>; Counter::ALL.len()],

@@ -22,8 +22,8 @@ pub struct CpuSamples {
     pub until_ns: u64,
     /// Number of samples, at least 1.
     pub count: u64,
-    /// Name of the file whose code it executed, without its folder, or `[kernel]` in system calls
-    /// and page faults; `None` if unknown, for code that was generated for example.
+    /// Name of the file with the executed code, without its folder, or `[kernel]` in system calls and page faults;
+    /// `None` if unknown, for example for generated code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Whether it was in a collection.

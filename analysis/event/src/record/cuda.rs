@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use strum::IntoStaticStr;
 
-/// The library whose function was called.
+/// The library of the called function.
 #[derive(IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
@@ -32,8 +32,8 @@ impl CudaLayer {
         }
     }
 
-    /// The layer with this category: [`CudaLayer::category`], the profiler's of PyTorch 1.8 to 1.11, or of another
-    /// back end, which ends alike (`xpu_runtime`, `privateuse1_runtime`, `musa_driver`); `None` for any other.
+    /// The layer with this category: [`CudaLayer::category`], the profiler's of PyTorch 1.8 to 1.11, or the same ending
+    /// for another back end (`xpu_runtime`, `privateuse1_runtime`, `musa_driver`); `None` for any other.
     #[must_use]
     pub fn from_category(category: &[u8]) -> Option<Self> {
         match category {
@@ -53,13 +53,13 @@ pub enum GpuApi {
     Cuda,
     /// HIP, of AMD's ROCm.
     Hip,
-    /// Level Zero, and Unified Runtime and its predecessor, which call it: of Intel's XPUs.
+    /// Level Zero, and its callers Unified Runtime and that one's predecessor: for Intel's XPUs.
     LevelZero,
 }
 
 impl GpuApi {
-    /// The API of a function and the function's name without its prefix; `None` for those of libraries,
-    /// such as NCCL.
+    /// The API of a function and the function's name without its prefix; `None` for functions of libraries, such as
+    /// NCCL.
     #[must_use]
     pub fn of(function: &str) -> Option<(Self, &str)> {
         [
@@ -97,9 +97,9 @@ pub fn is_launch(name: &str) -> bool {
     LAUNCHES.iter().any(|launch| name.starts_with(launch))
 }
 
-/// A call on the CPU. Of nested calls (the runtime's of the driver) the outermost is recorded.
+/// A call on the CPU. If calls are nested (the runtime calls the driver), the outermost is recorded.
 ///
-/// `Function` is how the function is named: in traces by its name, in summaries by the name's number.
+/// `Function` is the form of the function's name: the name itself in traces, its number in summaries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct CudaCall<Function = Cow<'static, str>> {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
@@ -117,8 +117,7 @@ pub struct CudaCall<Function = Cow<'static, str>> {
     /// Time of the entry, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
     #[serde(skip)]
     pub start_ns: u64,
-    /// Time of the return; equal to the start for launches and events, whose entry alone is
-    /// recorded.
+    /// Time of the return; equal to the start for launches and events: only their entry is recorded.
     #[serde(skip)]
     pub end_ns: u64,
     /// Its stream: the handle that it was given (0 is the default stream), or the PyTorch

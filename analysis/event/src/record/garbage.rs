@@ -12,8 +12,8 @@ pub type KindId = u32;
 /// Identifies a [`CycleSignature`] within its process; counted from 1.
 pub type CycleId = u32;
 
-/// What objects have in common: their type and, for those that belong to code, the code. Written
-/// before the first record that refers to it.
+/// The common properties of objects: their type and, for objects that belong to code, the code. Written before the
+/// first record that refers to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode)]
 pub struct ObjectKind {
     /// Process id in the host's initial pid namespace.
@@ -41,7 +41,7 @@ pub struct ObjectKind {
 declare! { ObjectKind: Phase::Meta, "gctrace_object_kind", "a kind of object", pid: pid, by: "--garbage" }
 
 impl ObjectKind {
-    /// `type_name` of a type whose name could not be read.
+    /// `type_name` of a type with an unreadable name.
     pub const UNREADABLE: &'static str = "[type not readable]";
 }
 
@@ -52,25 +52,25 @@ pub struct KindCount {
     pub kind: KindId,
     /// Number of objects.
     pub objects: u64,
-    /// Their own memory in bytes: `tp_basicsize`, items, and tables of lists and dicts where the
-    /// layout is known; not what they refer to. `None` if unknown.
+    /// Their own memory in bytes: `tp_basicsize`, items, and tables of lists and dicts where the layout is known; not
+    /// the objects that they refer to. `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
 
-/// Objects in the garbage of one collection whose allocation was sampled.
+/// Objects with a sampled allocation in the garbage of one collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct BirthCount {
     /// Their type, with the function, file and line that allocated them.
     pub kind: KindId,
-    /// Number of sampled objects, with those that they stand for: samples are dropped if there are too many.
+    /// Number of sampled objects, including the dropped samples that they stand for: samples are dropped if there are
+    /// too many.
     pub samples: u64,
 }
 
-/// The objects that one collection found unreachable, each once. Every such record covers all
-/// garbage of its collection; which collections have one depends on the budget. A collection that
-/// freed objects and has no such record was not examined. It belongs to the pause of its thread
-/// within which `at_ns` lies.
+/// The objects that one collection found unreachable, each once. Every such record covers all garbage of its
+/// collection; the budget decides which collections have one. A collection that freed objects and has no such record
+/// was not examined. It belongs to the pause of its thread that contains `at_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct Garbage {
     /// Process id in the host's initial pid namespace.
@@ -85,7 +85,7 @@ pub struct Garbage {
     /// Interpreter id (0 is the main interpreter); `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<i64>,
-    /// Length of the list. Finalizers run later: what they free or resurrect is in it, but not in
+    /// Length of the list. Finalizers run later: objects that they free or resurrect are in it, but not in
     /// [`Pause::collected`](super::Pause::collected).
     pub objects: u64,
     /// The list by kind, most objects first. Its objects are fewer than `objects` if there were more
@@ -95,11 +95,11 @@ pub struct Garbage {
     /// examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<Vec<CycleCount>>,
-    /// Where instances were born, of those whose allocation was sampled (`--alloc`, in-process), most
-    /// samples first. They are among `kinds`, there without a line.
+    /// The birth lines of instances with a sampled allocation (`--alloc`, in-process), most samples first. The
+    /// instances are among `kinds`, there without a line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub births: Vec<BirthCount>,
-    /// Time that examining it took, in ns, which is part of the pause; `None` if unknown.
+    /// Time that examining it took, in ns, a part of the pause; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_ns: Option<u64>,
 }
@@ -109,9 +109,9 @@ declare! {
     pid: pid, tid: tid, at: at_ns, by: "--garbage"
 }
 
-/// What is alive, by the line at which it was allocated: an estimate from a sample of all allocations of
-/// objects since the injected library began to sample (`--alloc`), whatever their type, but not of types with
-/// free lists (list, dict, tuple, float). Written after collections, ever more rarely.
+/// Live objects, by the line that allocated them: an estimate from a sample of all allocations of objects since the
+/// injected library began to sample (`--alloc`), whatever their type, but not of types with free lists (list, dict,
+/// tuple, float). Written after collections, ever more rarely.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct AliveLines {
     /// Process id in the host's initial pid namespace.

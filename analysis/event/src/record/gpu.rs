@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 /// driver was loaded, for example); the last one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct GpuDevice {
-    /// NVML's index, by which samples name it. Those of CUDA may be in another order.
+    /// NVML's index; samples name the GPU by it. CUDA's indices may be in another order.
     #[serde(rename = "gpu")]
     pub index: u32,
     /// When NVML was queried, in ns of CLOCK_MONOTONIC.
     #[serde(skip)]
     pub at_ns: u64,
-    /// NVML's identifier `GPU-...`, which survives reboots; `None` if not reported.
+    /// NVML's identifier `GPU-...`, stable across reboots; `None` if not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
     /// Product name, as NVML reports it; `None` if it does not.
@@ -45,11 +45,11 @@ pub struct GpuSample {
     /// Time of the sample, in ns of CLOCK_MONOTONIC.
     #[serde(skip)]
     pub at_ns: u64,
-    /// Share of the last sample period of the driver (1/6 s to 1 s, by product) in which any kernel
-    /// ran, in percent (`nvmlDeviceGetUtilizationRates`).
+    /// Share of the driver's last sample period (1/6 s to 1 s, by product) with a running kernel, in percent
+    /// (`nvmlDeviceGetUtilizationRates`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilization_percent: Option<u32>,
-    /// Share of the same period in which device memory was read or written, in percent.
+    /// Share of the same period with reads or writes of device memory, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_utilization_percent: Option<u32>,
     /// Memory used by all processes, in bytes; without what the driver reserves for itself if NVML
@@ -110,7 +110,7 @@ pub fn is_throttling(reason: &str) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct GpuProcess {
-    /// Process id on the host, by which NVML names the process.
+    /// Process id on the host, NVML's name for the process.
     pub pid: u32,
     /// Memory of the process in bytes, including its contexts; `None` if the driver does not report
     /// it.

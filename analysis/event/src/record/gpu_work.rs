@@ -20,8 +20,7 @@ pub enum GpuOpKind {
     Memcpy,
     /// Sets memory.
     Memset,
-    /// Has the host run a function (`cuLaunchHostFunc`), for which the stream waits: the device does
-    /// nothing.
+    /// Has the host run a function (`cuLaunchHostFunc`) while the stream waits: the device does nothing.
     HostFunction,
 }
 
@@ -29,7 +28,7 @@ impl GpuOpKind {
     /// All kinds.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// `cat` of it, the PyTorch profiler's, which has no functions of the host.
+    /// Its `cat`, as in the PyTorch profiler; the profiler has no functions of the host.
     #[must_use]
     pub fn category(self) -> &'static str {
         match self {
@@ -40,8 +39,8 @@ impl GpuOpKind {
         }
     }
 
-    /// The kind with this category: [`GpuOpKind::category`], or that of PyTorch 1.8 to 1.11; `None` for
-    /// any other.
+    /// The kind with this category: [`GpuOpKind::category`], or the category of PyTorch 1.8 to 1.11; `None` for any
+    /// other.
     #[must_use]
     pub fn from_category(category: &[u8]) -> Option<Self> {
         match category {
@@ -59,7 +58,7 @@ impl GpuOpKind {
 pub struct GpuOp {
     /// CUDA's index of the device in its process; NVML's ([`super::GpuDevice::index`]) may differ.
     pub device: u32,
-    /// CUPTI's number of the stream, which is not the handle that calls pass.
+    /// CUPTI's number of the stream. It is not the handle that calls pass.
     pub stream: u64,
     /// Whether it is a kernel, a memcpy, a memset or a function of the host.
     #[serde(skip)]
@@ -106,11 +105,11 @@ pub struct Collective {
     /// Member `Collective name`, for example `allreduce`; empty if missing.
     #[serde(rename = "Collective name")]
     pub name: String,
-    /// Member `Process Group Name`: the group whose ranks take part; `None` if missing.
+    /// Member `Process Group Name`: the group with the ranks that take part; `None` if missing.
     #[serde(rename = "Process Group Name", skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// `Seq` (PyTorch 2.12 and later): which collective of its group it is, the same in all ranks.
-    /// Of a kernel that sends or receives it is the rank's own count.
+    /// `Seq` (PyTorch 2.12 and later): number of the collective in its group, the same in all ranks. For a kernel that
+    /// sends or receives it is the rank's own count.
     #[serde(rename = "Seq", skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
     /// `Group size`: ranks that take part.
@@ -131,7 +130,7 @@ pub struct Collective {
 /// `enable_cuda_sync_events` is set).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct GpuSync {
-    /// Which side waited, and for what.
+    /// The side that waited, and the cause.
     #[serde(rename = "cuda_sync_kind")]
     pub kind: GpuSyncKind,
     /// The stream that waits, or is waited for; `None` where the wait is for a whole context.
@@ -149,7 +148,7 @@ pub struct GpuSync {
     /// Index of the device; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<u32>,
-    /// The stream into which the event was recorded that is waited for.
+    /// The stream into which the awaited event was recorded.
     #[serde(rename = "wait_on_stream", skip_serializing_if = "Option::is_none")]
     pub event_stream: Option<u64>,
     /// Names the call that recorded the event.
@@ -240,8 +239,8 @@ impl Annotation {
     }
 }
 
-/// An interval in which a thread was in a Python function or in an operator, or was held up by the
-/// profiler, as the PyTorch profiler recorded it.
+/// An interval of a thread in a Python function or in an operator, or held up by the profiler, as the PyTorch profiler
+/// recorded it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct HostCode {
     /// Process id, as written in the trace; `None` of overhead, where the profiler writes -1.

@@ -1,15 +1,15 @@
-//! What is declared of a kind of record, once: beside its type by `declare!`, and in the list of `records!`.
+//! Everything declared about a kind of record, once: beside its type by `declare!`, and in the list of `records!`.
 //!
-//! The type of a record says what its event's `args` are (serde), and what a summary has of it (bitcode). Its
-//! declaration says the rest: the name of its line, whose it is, when, and from where. Writing, reading, checking and
-//! documenting follow from these two.
+//! The type of a record defines its event's `args` (serde), and the contents of a summary (bitcode). Its declaration
+//! defines the rest: the name of its line, its process and thread, its time, and its stack. Writing, reading, checking
+//! and documenting follow from these two.
 
 use super::FrameId;
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// Longest time in ns that is read: 2^53 µs, 285 years, beyond which µs as a float are not exact any more, with
-/// rounded decimals.
+/// Longest time in ns that is read: 2^53 µs, 285 years. Beyond it, µs as a float with rounded decimals are not exact
+/// any more.
 pub(crate) const LONGEST_NS: u64 = (1 << 53) * 1000 + 1000;
 
 /// The process, the thread, the time and the stack of a record.
@@ -28,7 +28,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// The time at which its process id is looked up: what has none names something of the latest process.
+    /// The time for looking up its process id: a record without a time names something of the latest process.
     #[must_use]
     pub fn looked_up_ns(&self) -> u64 {
         self.span_ns.map_or(u64::MAX, |(start_ns, _)| start_ns)
@@ -38,7 +38,7 @@ impl Head {
 /// The form of a record's line in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Metadata, which trace viewers ignore unless they know its name.
+    /// Metadata; trace viewers ignore it unless they know its name.
     Meta,
     /// A mark on a thread (`t`), a process (`p`) or, with neither, the whole trace; with its category.
     Instant(&'static str),
@@ -52,7 +52,7 @@ pub enum Phase {
 pub enum SpacedClass {
     /// Samples of what runs: each that is written stands for the ones before it, too.
     Samples,
-    /// Counts of allocations, which contain those before.
+    /// Counts of allocations; each contains the earlier ones.
     Allocations,
     /// Memory of layers in a step.
     Layers,
@@ -95,7 +95,7 @@ pub struct Kind {
     pub name: &'static str,
     /// What a record is, as in "the \"pid\" of samples".
     pub noun: &'static str,
-    /// What it shares bytes with if it is written once of some; `None`: always written, or thinned in another way.
+    /// The class that it shares bytes with if every n-th is written; `None`: always written, or thinned in another way.
     pub spaced: Option<SpacedClass>,
     /// The options of `gctrace record` that decide whether there are any; empty: whatever the options.
     pub options: &'static [&'static str],
@@ -103,15 +103,15 @@ pub struct Kind {
     pub members: Members,
     /// The problem to report when `args` cannot be read.
     pub damaged: &'static str,
-    /// What to report of a line whose end is before its start, or beyond all times.
+    /// The problem to report if the end of a line is before its start, or beyond all times.
     pub no_span: &'static str,
-    /// What to report of a line without a process id.
+    /// The problem to report for a line without a process id.
     pub no_pid: &'static str,
-    /// What to report of a line without a thread id.
+    /// The problem to report for a line without a thread id.
     pub no_tid: &'static str,
 }
 
-/// Which members a kind's line has besides `args`.
+/// The members of a kind's line besides `args`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     /// `pid` is the process; without, 0.
@@ -126,7 +126,7 @@ pub struct Members {
 
 /// A kind of record. It serializes to the `args` of its line.
 pub(crate) trait Declared: Sized {
-    /// What is declared of it.
+    /// The declaration of its kind.
     const KIND: &'static Kind;
 
     fn pid(&self) -> Option<u32> {
@@ -161,7 +161,7 @@ pub(crate) trait Declared: Sized {
         ("gctrace", Self::KIND.name.into())
     }
 
-    /// `pid` and `tid` of its line. Of GPU work a viewer knows devices and streams.
+    /// `pid` and `tid` of its line. For GPU work a viewer knows devices and streams.
     fn line_ids(&self) -> (u32, u64) {
         let pid = shown(self.pid());
         (pid, self.tid().unwrap_or(pid).into())
@@ -175,10 +175,10 @@ pub(crate) trait Declared: Sized {
     /// Takes what its line has besides `args`: the start of the span alone, as the end is in `args`.
     fn place(&mut self, head: Head);
 
-    /// What no field can check by itself.
+    /// Checks beyond the single fields.
     ///
     /// # Errors
-    /// What is wrong, as a sentence for the user.
+    /// The problem, as a sentence for the user.
     fn check(&self) -> Result<(), &'static str> {
         Ok(())
     }
@@ -248,7 +248,7 @@ pub(crate) const fn first(classes: &[SpacedClass]) -> Option<SpacedClass> {
     }
 }
 
-/// Declares a kind: the form and name of its line, what it is called in messages, the fields that are its head, and
+/// Declares a kind: the form and name of its line, its noun in messages, the fields that make up its head, and
 /// functions of [`Declared`] that differ from the usual.
 macro_rules! declare {
     ($type:ty: $phase:expr, $name:literal, $noun:literal
@@ -365,7 +365,7 @@ macro_rules! records {
         }
 
         impl Record {
-            /// All kinds, each with a word for it and what it is.
+            /// All kinds, each with a word for it and its documentation.
             pub const KINDS: &[(&'static str, &'static str, &'static Kind)] = &[
                 $((stringify!($named), concat!($($ndoc),*), <$ntype as Declared>::KIND),)*
                 $((stringify!($hand), concat!($($hdoc),*), <$htype as Declared>::KIND),)*
@@ -383,7 +383,7 @@ macro_rules! records {
                 ]
             }
 
-            /// What is declared of its kind.
+            /// The declaration of its kind.
             #[must_use]
             pub fn kind(&self) -> &'static Kind {
                 match self {
@@ -393,7 +393,7 @@ macro_rules! records {
                 }
             }
 
-            /// Whose record it is, when, and from where.
+            /// Its process, thread, time and stack.
             #[must_use]
             pub fn head(&self) -> Head {
                 match self {
@@ -439,11 +439,11 @@ macro_rules! records {
                 }
             }
 
-            /// The record in a line of this name; `None` if none of the kinds that only gctrace writes has it. `head`:
-            /// what the line has besides `args`, of which only the start of the span counts: its end is in `args`.
+            /// The record in a line of this name; `None` if no kind that only gctrace writes has this name. `head`: the
+            /// members of the line besides `args`. Of the span only the start counts: its end is in `args`.
             ///
             /// # Errors
-            /// What is wrong, as a sentence for the user.
+            /// The problem, as a sentence for the user.
             pub fn by_name<'de, A: serde::Deserializer<'de>>(
                 name: &[u8],
                 args: A,

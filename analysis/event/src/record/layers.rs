@@ -32,8 +32,7 @@ pub struct Layers {
     /// The caching allocator's memory of each GPU in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<AllocatorMemory>,
-    /// The layers, in the order of the models; those with nothing are left out. `None`: as in the record
-    /// of the process before.
+    /// The layers, in the order of the models; empty layers are left out. `None`: as in the process's previous record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<Vec<LayerRow>>,
 }
@@ -72,7 +71,7 @@ pub enum LayersRemark {
     Replicated,
     /// The optimizer's state is this rank's part (ZeRO).
     Zero,
-    /// Quantized weights, some of which are no parameters.
+    /// Quantized weights; some of them are no parameters.
     Quantized,
     /// Sparse weights or gradients: their indices and values count.
     Sparse,
@@ -86,9 +85,9 @@ pub enum LayersRemark {
     SeveralOptimizers,
     /// Several forward and backward passes within the step: of each layer the pass with the most counts.
     SeveralPasses,
-    /// Modules ran in other threads, which are not seen.
+    /// Modules ran in other threads; these are not seen.
     OtherThreads,
-    /// What the layers of the last measured step hold as the process ends.
+    /// Memory that the layers of the last measured step hold as the process ends.
     AtEnd,
 }
 
@@ -110,16 +109,16 @@ pub struct LayerRow {
     /// Device of its weights, or of its model; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// What it is.
+    /// Marks of the layer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<LayerMark>,
     /// How often its forward ran in the step; of [`LayerMark::Rest`] the number of layers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub calls: u64,
-    /// What it holds between steps.
+    /// Memory that it holds between steps.
     #[serde(default)]
     pub held: LayerHeld,
-    /// What its forward made; `None` at the end of the process.
+    /// Memory that its forward made; `None` at the end of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<LayerMade>,
 }

@@ -6,8 +6,8 @@ use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use strum::Display;
 
-/// Times of one thread in a row, of a millisecond or longer each, in which it was off the CPU at the same
-/// place for the same reason; all within a second, or a single one.
+/// Consecutive times of one thread off the CPU, each of a millisecond or longer, at the same place and for the same
+/// reason; all within a second, or a single one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct OffCpu {
     /// Process id in the host's initial pid namespace.
@@ -19,7 +19,7 @@ pub struct OffCpu {
     /// When the first of them starts, in ns of CLOCK_MONOTONIC.
     #[serde(skip)]
     pub at_ns: u64,
-    /// What it waited for.
+    /// The reason of its wait.
     pub reason: OffCpuReason,
     /// Start, in ns after `ts`, and length in ns of each; in order, disjoint. A length of 0, with `driver`, is no time off
     /// the CPU: the thread launched a function of the host there (`cuLaunchHostFunc`).

@@ -41,7 +41,7 @@ pub struct Interpreter {
     pub version: String,
     /// Build without the global interpreter lock.
     pub free_threaded: bool,
-    /// Kind of collector, which decides which collections are full.
+    /// Kind of collector; it decides which collections are full.
     pub collector: CollectorKind,
     /// Search strategy that found the collector, for example `symbol table` or `code analysis`.
     pub found_by: String,
@@ -58,7 +58,7 @@ pub enum ProcessOrigin {
     Launched,
     /// Forked or spawned by a recorded process; nothing was missed.
     Child,
-    /// It was already running; what it did before `since_ns` is unknown.
+    /// It was already running; its history before `since_ns` is unknown.
     #[default]
     Attached,
 }
@@ -98,8 +98,8 @@ pub struct Process {
     /// machine; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<u64>,
-    /// Its collections that the library could not see; `None` with probes, which see them, and as long
-    /// as no interpreter of it is known.
+    /// Its collections that the library could not see; `None` with probes (they see them), and as long as no
+    /// interpreter of it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unseen: Option<UnseenCollections>,
 }

@@ -1,5 +1,4 @@
-//! The recording itself: how it was made, the source of its events, which processes it examined, and
-//! how it ended.
+//! The recording itself: its settings, the source of its events, the processes that it examined, and its end.
 
 use super::kind::{Phase, declare};
 use super::{RecordedTotals, Segment};
@@ -72,12 +71,10 @@ pub struct TraceHeader {
     pub follow: bool,
     /// Maximum number of frames recorded per stack; 0 if stacks were not recorded.
     pub stack_depth: u32,
-    /// Which CUDA calls were recorded (`--cuda`): `all`, `launches`, `sync` or `off`; absent in
-    /// traces from before that was written.
+    /// The CUDA calls that were recorded (`--cuda`): `all`, `launches`, `sync` or `off`; absent in older traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
-    /// The Python function whose calls mark training steps (`--step-function`), as given; `None`
-    /// without one.
+    /// The Python function that marks training steps by its calls (`--step-function`), as given; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_function: Option<String>,
     /// Samples a second of CPU time of each thread (`--sample`); `None` without samples.
@@ -108,24 +105,23 @@ pub struct ProbeCost {
     pub probe: String,
     /// Times it was hit in recorded processes; if its name ends in `not recorded`, in other processes of the machine.
     pub hits: u64,
-    /// CPU time per hit that is likely, of the thread that hit it: measured as the programs ran and on
-    /// this machine at the end of the recording; `None` if that failed. Of stops of a program, their
-    /// length.
+    /// Likely CPU time per hit, of the thread that hit it: measured as the programs ran and on this machine at the end
+    /// of the recording; `None` if that failed. For stops of a program: their length.
     pub ns_per_hit: Option<f64>,
-    /// The range that contains it, least and most: what lies outside of our code is measured with
-    /// warm and with cold caches. `None` if there is none.
+    /// The range that contains it, least and most: code outside of ours is measured with warm and with cold caches.
+    /// `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_hit_range: Option<[f64; 2]>,
 }
 
 impl Eq for ProbeCost {}
 
-/// What a hit costs, in ns.
+/// The cost of a hit, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HitCost {
     /// If caches are warm.
     pub least_ns: f64,
-    /// What is likely.
+    /// The likely cost.
     pub likely_ns: f64,
     /// If caches are cold.
     pub most_ns: f64,
@@ -189,7 +185,7 @@ impl ProbeCost {
         is_sound.then_some(HitCost { least_ns, likely_ns, most_ns })
     }
 
-    /// Times at which programs were stopped until they had their probes: no CPU time.
+    /// Times of stopped programs before they had their probes: no CPU time.
     pub const STOPPED: &str = "program stopped";
 
     /// The probes on the collector, hit in other processes that run the same interpreter file.
@@ -208,7 +204,7 @@ impl ProbeCost {
     }
 }
 
-/// Pauses shorter than `--min-pause`, or times off the CPU, which were counted but not written.
+/// Pauses shorter than `--min-pause`, or times off the CPU, that were counted but not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct OmittedPauses {
@@ -251,10 +247,10 @@ impl OmittedPauses {
 pub struct UnseenCollections {
     /// Number of collections of interpreters before the library's hook was in place.
     pub at_start: u64,
-    /// Number of the last collections of interpreters, for which no callback is called.
+    /// Number of the last collections of interpreters: no callback is called for them.
     pub at_end: u64,
-    /// Number of starts and ends of interpreters whose collections could not be counted; they are in
-    /// neither of the others.
+    /// Number of starts and ends of interpreters with collections that could not be counted; they are in neither of the
+    /// others.
     pub uncounted: u64,
     /// CPU time that the ends of interpreters took, after the last function of `atexit`, in ns: their last
     /// collections and all else that is freed. 0 if unknown.
@@ -295,28 +291,28 @@ pub struct TraceEnd {
     /// Events lost, by where (`ring buffer full`, ...). Empty means that no event of an examined
     /// process was lost.
     pub lost: BTreeMap<String, u64>,
-    /// Collections of all processes that the library could not see; `None` with probes, which see them,
-    /// and in traces from before that was written.
+    /// Collections of all processes that the library could not see; `None` with probes (they see them), and in older
+    /// traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unseen: Option<UnseenCollections>,
-    /// Which processes were examined; absent in traces from before that was written.
+    /// The examined processes; absent in older traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<ExaminedProcesses>,
-    /// Pauses under `--min-pause`, which the trace does not contain.
+    /// Pauses under `--min-pause`; the trace does not contain them.
     pub omitted: OmittedPauses,
     /// Times off the CPU that the trace does not contain, of a recorder beyond `--per-day`.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub omitted_waits: OmittedPauses,
     /// What else the trace does not contain, of a recorder beyond `--per-day`, by name, with its time where it has one:
-    /// `called` (calls of finalizers and callbacks of pauses that were only counted), `layers` (measured steps), `memory`
-    /// (readings of device memory), `memory_calls` (CUDA calls about memory and those that failed), `backward` (backward
-    /// passes whose steps have other marks), `gpu_samples`, and `samples`, CPU samples that are in the `count` of a later
-    /// record of their process, so that none is missing.
+    /// `called` (calls of finalizers and callbacks of pauses that were only counted), `layers` (measured steps),
+    /// `memory` (readings of device memory), `memory_calls` (CUDA calls about memory and failed CUDA calls), `backward`
+    /// (backward passes in steps with other marks), `gpu_samples`, and `samples`, CPU samples that are in the `count`
+    /// of a later record of their process, so that none is missing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub omitted_others: BTreeMap<String, OmittedPauses>,
     /// Overhead of recording, one entry for each kind of probe.
     pub probes: Vec<ProbeCost>,
-    /// Of a segment: exact totals of the recording until then, with what is in no segment.
+    /// In a segment: exact totals of the recording until then, including records that are in no segment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub totals: Option<RecordedTotals>,
     /// CPU time of the recorded programs while they were recorded; `None` if unknown, and in traces
@@ -328,12 +324,12 @@ pub struct TraceEnd {
 declare! { TraceEnd: Phase::Meta, "gctrace_end", "the end of the recording", at: ended_ns }
 
 impl TraceEnd {
-    /// [`Self::why`] of a recording whose command ended by itself.
+    /// [`Self::why`] of a recording with a command that ended by itself.
     pub const COMMAND_ENDED: &str = "the command ended";
 
     /// Calls of finalizers and callbacks by collections that were only counted, and their time.
     pub const CALLED: &str = "called";
-    /// Backward passes whose steps have other marks, and their time.
+    /// Backward passes in steps with other marks, and their time.
     pub const BACKWARD: &str = "backward";
 }
 
@@ -344,10 +340,10 @@ impl TraceEnd {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct ExaminedProcesses {
-    /// Number of processes in which a Python interpreter was found.
+    /// Number of processes with a Python interpreter.
     pub python: u64,
-    /// Processes examined in which no Python was found; absent where such processes are not counted
-    /// (recorded in-process: the library reports itself only where it finds Python).
+    /// Examined processes without a Python interpreter; absent where such processes are not counted (recorded
+    /// in-process: the library reports itself only where it finds Python).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other: Option<u64>,
     /// Processes that may have run Python without being recorded, or for longer than recorded, by
@@ -372,8 +368,7 @@ impl ExaminedProcesses {
 /// The source of an event. All timestamps are of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum EventSource {
-    /// Probes on the functions themselves (eBPF), from outside. Of traces of other tools: whatever
-    /// that tool has.
+    /// Probes on the functions themselves (eBPF), from outside. In traces of other tools: whatever that tool has.
     #[default]
     Probes,
     /// gctrace's library within the process: `gc.callbacks` for collections, CUPTI for calls.
@@ -387,8 +382,7 @@ pub enum EventSource {
     },
 }
 
-/// As members of its event; none for probes, which traces from before there was another source have
-/// too.
+/// As members of its event; none for probes, as in traces from before there was another source.
 impl Serialize for EventSource {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(None)?;

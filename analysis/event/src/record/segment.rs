@@ -1,6 +1,6 @@
-//! Which part of a recording a trace is: of one that keeps its last part only (`--keep`).
+//! The part of a recording in a trace, if the recording keeps its last part only (`--keep`).
 //!
-//! Owns the exact totals of what was recorded before a segment: they stay when it is deleted.
+//! Owns the exact totals of everything recorded before a segment: they stay when it is deleted.
 
 use super::kind::{Phase, declare};
 use super::{OmittedPauses, Pause};
@@ -34,21 +34,21 @@ fn is_zero(number: &u64) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct RecordedTotals {
-    /// Pauses by generation, ascending, those of unknown generation last; generations without pauses
-    /// are left out. Pauses that were only counted are in them.
+    /// Pauses by generation, ascending, pauses of unknown generation last; generations without pauses are left out.
+    /// Pauses that were only counted are in them.
     pub generations: Vec<GenerationTotal>,
     /// The pauses that were only counted: no segment ever had them.
     pub omitted: OmittedPauses,
-    /// Times off the CPU, including those that were only counted.
+    /// Times off the CPU, including times that were only counted.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub waits: OmittedPauses,
     /// The times off the CPU that were only counted.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub omitted_waits: OmittedPauses,
-    /// Operations on GPUs, and their time there, including those that were only counted.
+    /// Operations on GPUs, and their time there, including operations that were only counted.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub operations: OmittedPauses,
-    /// Calls of CUDA and NCCL, and the time of threads in them, including those that were only counted.
+    /// Calls of CUDA and NCCL, and the time of threads in them, including calls that were only counted.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub calls: OmittedPauses,
     /// Events lost, in all places.

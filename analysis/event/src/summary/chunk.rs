@@ -18,14 +18,14 @@ pub(super) const CHUNK_NAME_BYTES: usize = 1 << 16;
 /// Bytes of a chunk before it is packed. `bitcode` uses half a byte for each item and a bit for each number
 /// and each element of a list, so that the objects of a chunk take at most some 400 times its bytes.
 const CHUNK_BYTES: usize = 1 << 17;
-/// A chunk of a single item or name may be larger, up to four times the largest event that is read,
-/// whose names may triple (U+FFFD in place of a byte). It is not packed: no small file stands for it.
+/// A chunk of a single item or name may be larger, up to four times the largest event that is read: the event's names
+/// may triple (U+FFFD in place of a byte). It is not packed: no small file stands for it.
 const LARGEST_BYTES: usize = 1 << 26;
-/// Bytes of a chunk that one byte of the file may stand for. Deflate reaches 1,032, which a hostile file
-/// would use to fill the memory: the writer pads such chunks with zeros. Those of real traces reach 5.
+/// Bytes of a chunk that one byte of the file may stand for. Deflate reaches 1,032, and a hostile file would use that
+/// to fill the memory: the writer pads such chunks with zeros. Chunks of real traces reach 5.
 const EXPANSION: usize = 32;
 
-/// The most bytes that a chunk may have which takes so many in the file.
+/// The maximum size in bytes of a chunk that takes `packed` bytes in the file.
 fn longest(packed: usize) -> usize {
     let unpacked = (packed.min(CHUNK_BYTES) * EXPANSION).min(CHUNK_BYTES);
     unpacked.max(packed.min(LARGEST_BYTES))
@@ -81,7 +81,7 @@ impl Chunk {
     /// Reads the next one from a body with `left` bytes left.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the chunk.
     pub(super) fn read(input: &mut impl Read, left: &mut u64) -> Result<Self, &'static str> {
         let packed = Self::packed(input, left)?;
         let longest = longest(packed.len());

@@ -51,7 +51,7 @@ pub(super) struct ItemCodec {
 }
 
 impl ItemCodec {
-    /// The item as it is stored; `None` for those that are not. New names are added to `names`.
+    /// The item as it is stored; `None` for items that are not stored. New names are added to `names`.
     pub(super) fn store(
         &mut self,
         item: DecodedItem<'_>,

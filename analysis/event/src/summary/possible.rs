@@ -1,7 +1,7 @@
-//! Which items a summary can have: those that a trace can.
+//! Checks that a summary has only items that a trace can have.
 //!
-//! Owns what the reader of traces never returns, and the figures of a report therefore need not
-//! expect: a summary with the right hash may still be of anybody.
+//! Items that the reader of traces never returns are rejected, so that the figures of a report need not expect them: a
+//! summary with the right hash may still be from anybody.
 
 use crate::read::{DecodedItem, MAX_COUNT};
 use crate::record::LONGEST_NS;

@@ -1,7 +1,7 @@
 //! Metadata of a trace next to its events.
 //!
-//! Chooses the returned members of the outermost object: small ones that the PyTorch profiler writes, before or after
-//! the events. All others are skipped without buffering, whatever their size.
+//! Chooses the members of the outermost object to return: small ones of the PyTorch profiler, before or after the
+//! events. All others are skipped without buffering, whatever their size.
 
 use super::{EventReader, ReaderState, scan};
 use crate::read::error::{ReadError, TracePlace};

@@ -102,7 +102,7 @@ fn remains(bytes: u64) -> &'static str {
     }
 }
 
-/// Of this process: `ulimit -f`, in the units of bash.
+/// The limit of this process: `ulimit -f`, in the units of bash.
 fn limit_in_words() -> String {
     match getrlimit(Resource::RLIMIT_FSIZE) {
         Ok((soft, _)) if soft != RLIM_INFINITY => format!("ulimit -f: {} KiB", soft / 1024),
@@ -161,8 +161,8 @@ impl TraceFile {
         reserved.map(drop).map_err(|source| error(path, 0, source))
     }
 
-    /// As [`TraceFile::create`], but only appends: nothing that is in the file already is touched, and what its
-    /// reader (of a pipe) does not take yet waits in memory, up to 16 MiB.
+    /// As [`TraceFile::create`], but only appends: it does not touch the file's earlier content. Bytes that its reader
+    /// (of a pipe) does not take yet wait in memory, up to 16 MiB.
     ///
     /// # Errors
     /// [`WriteError`], where not even the first line can be written.

@@ -19,12 +19,12 @@ const CALLED: usize = 8;
 pub struct ForeignTimes {
     /// Time and cost of examined garbage.
     examined: HashMap<(u32, u32), (u64, u64)>,
-    /// What collections called.
+    /// The code that collections called.
     called: HashMap<(u32, u32), Vec<Called>>,
 }
 
 impl ForeignTimes {
-    /// Notes what a record tells of a pause that follows; nothing for most records.
+    /// Notes data on a later pause in a record; most records have none.
     pub fn note(&mut self, record: &Record) {
         match record {
             Record::Garbage(garbage) => self.add(garbage),
@@ -33,7 +33,7 @@ impl ForeignTimes {
         }
     }
 
-    /// Notes what examining cost.
+    /// Notes the cost of examining.
     pub fn add(&mut self, garbage: &Garbage) {
         let Some(cost_ns) = garbage.cost_ns else {
             return;
@@ -45,7 +45,7 @@ impl ForeignTimes {
         self.examined.insert(thread, (garbage.at_ns, cost_ns));
     }
 
-    /// Notes what a collection called.
+    /// Notes the calls of a collection.
     pub fn add_called(&mut self, called: &Called) {
         if self.called.len() >= THREADS {
             self.called.clear();

@@ -1,8 +1,8 @@
 //! One record as lines of `trace.json` (Chrome trace event format, object form).
 //!
-//! Owns the head of every event; its `args` are what its record serializes to. Does not own where
-//! the text goes (`file.rs`) nor how it is read back (`read/trace.rs`). Lines carry no separator: whoever writes them puts
-//! [`SEPARATOR`] between two and [`FOOTER`] after the last, or the section of frames instead.
+//! Owns the head of every event; its `args` are the serialized record. Does not own where the text goes (`file.rs`) nor
+//! how it is read back (`read/trace.rs`). Lines carry no separator: their writer puts [`SEPARATOR`] between two and
+//! [`FOOTER`] after the last, or the section of frames instead.
 
 mod frames;
 mod gpu;
@@ -54,7 +54,7 @@ impl RecordEncoder {
             push_process_name(out, process)?;
         }
         record.with(PushEvent(out))?;
-        // What viewers draw, and what follows in the section of frames.
+        // Draws timelines for viewers, and keeps frames for the section of frames.
         match record {
             Record::ProcessExit(exit) => self.timelines.end(out, exit.pid),
             Record::Frame(frame) => {
@@ -110,12 +110,12 @@ impl OfAnyKind for PushEvent<'_> {
 #[derive(Clone, Copy, Default)]
 struct EventHead<'a> {
     phase: &'static str,
-    /// What an instant marks in viewers: a thread, a process or the whole trace.
+    /// The scope of an instant in viewers: a thread, a process or the whole trace.
     scope: Option<&'static str>,
     category: Option<&'a str>,
     name: &'a str,
     pid: u32,
-    /// Thread; of GPU work the stream.
+    /// Thread; for GPU work the stream.
     tid: u64,
     start_ns: Option<u64>,
     duration_ns: Option<u64>,

@@ -88,7 +88,7 @@ impl GcReason {
 /// One run of the collector, as seen from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct Pause {
-    /// Process id in the host's initial pid namespace; of other tools' traces as written there.
+    /// Process id in the host's initial pid namespace; in other tools' traces as written there.
     #[serde(skip)]
     pub pid: u32,
     /// Kernel thread id of the collecting thread.
@@ -245,7 +245,7 @@ declare! {
 }
 
 impl Frame {
-    /// `function` of the frame that stands for all those beyond `--stack-depth`.
+    /// `function` of the frame that stands for all frames beyond `--stack-depth`.
     pub const OUTER: &'static str = "[outer frames not recorded]";
     /// `function` of a frame with an unreadable code object.
     pub const UNREADABLE: &'static str = "[frame not readable]";
@@ -260,7 +260,7 @@ pub struct Note {
     /// Time of the note, in ns of CLOCK_MONOTONIC.
     #[serde(skip)]
     pub at_ns: u64,
-    /// What the user should know, in one sentence.
+    /// The message for the user, in one sentence.
     pub message: String,
 }
 
@@ -285,13 +285,13 @@ records! {
         ObjectKind(ObjectKind),
         /// A cycle that garbage consists of.
         CycleSignature(CycleSignature),
-        /// What a collection found unreachable.
+        /// The garbage of a collection.
         Garbage(Garbage),
         /// Calls of the program's own code by a collection.
         Called(Called),
-        /// What a thread executed.
+        /// CPU samples of a thread.
         CpuSamples(CpuSamples),
-        /// For what a thread was off the CPU.
+        /// Times of a thread off the CPU.
         OffCpu(OffCpu),
         /// PyTorch's memory by layer in one step.
         Layers(Layers),
@@ -323,7 +323,7 @@ records! {
         DeviceMemory(DeviceMemory),
         /// A mark of a training step.
         Step(StepMark),
-        /// What a synchronizing call waited for.
+        /// A wait of a synchronizing call.
         GpuSync(GpuSync),
         /// A note for the user.
         Note(Note),

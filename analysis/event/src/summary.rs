@@ -1,4 +1,4 @@
-//! Summaries: what a report needs of one trace, in a file of a few percent of its size.
+//! Summaries: the data that a report needs from one trace, in a file of a few percent of its size.
 //!
 //! Owns the file: a header of one line of JSON, then its body. The body is complete if its size and hash are as in the
 //! header. `summary/chunk.rs` has the parts of a body and their bounds, `summary/items.rs` the encoding of records,
@@ -42,7 +42,7 @@ pub struct SummaryHeader {
     pub events: u64,
     /// Where the trace ends in the middle of something.
     pub cut: Option<String>,
-    /// Why the trace could not be read to its end; what came before is in the summary.
+    /// Why the trace could not be read to its end; everything before that is in the summary.
     pub damage: Option<String>,
     /// Size of the body in bytes.
     pub body_bytes: u64,

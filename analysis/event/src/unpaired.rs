@@ -1,4 +1,4 @@
-//! Two records of one pause: what makes them one, and pauses with one record seen so far.
+//! Two records of one pause: how they are matched, and pauses with one record seen so far.
 //!
 //! With `--mode both`, the probes and the injected library record the same collections, each at its
 //! own pace. Pure.
@@ -17,8 +17,8 @@ pub fn overlap_ns(one: &Pause, other: &Pause) -> Option<u64> {
     PauseInterval::of(one).overlap_ns(&PauseInterval::of(other))
 }
 
-/// Pauses that one source recorded and the other had not: remembered, so that the other's record is
-/// recognized when it comes.
+/// Pauses that one source recorded and the other had not yet: remembered, so that the other's record is recognized when
+/// it comes.
 #[derive(Debug, Default)]
 pub struct UnpairedPauses {
     by_end: BTreeMap<PauseKey, PauseInterval>,

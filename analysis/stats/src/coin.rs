@@ -5,7 +5,7 @@
 pub struct Coin(u64);
 
 impl Coin {
-    /// Of this seed.
+    /// A coin with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

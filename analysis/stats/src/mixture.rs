@@ -17,7 +17,7 @@ const FEWEST: usize = 8;
 /// Number of pairs with the tightest interval: gains of a few percent are shown soonest.
 const TIGHTEST_AT: f64 = 50.0;
 
-/// `-2 ln a + ln(-2 ln a) + 1`: what makes it the tightest there.
+/// `-2 ln a + ln(-2 ln a) + 1`: with it the interval is the tightest there.
 const SCALE: f64 = 8.78;
 
 /// Halvings of an end of the interval: more than the digits of its width.

@@ -1,7 +1,6 @@
 //! Medians and other order statistics, and ratios.
 //!
-//! Of an even number of values a median is one of the middle two: figures are times that were
-//! measured, not means of them.
+//! The median of an even number of values is one of the middle two: figures are measured times, not means of them.
 
 /// The value at a fraction of the sorted values: 2 is the median, the higher one of an even number;
 /// 4 the first quartile. `None` without values. Reorders them.
@@ -9,17 +8,17 @@ pub fn quantile<T: Ord + Copy>(values: &mut [T], fraction: usize) -> Option<T> {
     nth(values, values.len() / fraction)
 }
 
-/// The median; of an even number of values the higher one. `None` without values. Reorders them.
+/// The median; for an even number of values the higher one. `None` without values. Reorders them.
 pub fn median_high<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
     quantile(values, 2)
 }
 
-/// The median; of an even number of values the lower one. `None` without values. Reorders them.
+/// The median; for an even number of values the lower one. `None` without values. Reorders them.
 pub fn median_low<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
     nth(values, values.len().checked_sub(1)? / 2)
 }
 
-/// The median; of an even number of values the mean of the middle two. `None` without values.
+/// The median; for an even number of values the mean of the middle two. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -28,7 +27,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(f64::midpoint(lower, upper))
 }
 
-/// Median distance from a center; of an even number the lower one. `None` without values.
+/// Median distance from a center; for an even number the lower one. `None` without values.
 pub fn spread(values: &[i64], center: i64) -> Option<u64> {
     let mut distances: Vec<u64> = values.iter().map(|value| value.abs_diff(center)).collect();
     median_low(&mut distances)

@@ -66,7 +66,7 @@ pub fn mann_kendall(values: &[f64]) -> Option<f64> {
     Some((2.0 * quantiles::normal_above(deviate)).min(1.0))
 }
 
-/// Variance of Kendall's S without a trend, less what equal values take from it.
+/// Variance of Kendall's S without a trend, minus the part due to equal values.
 fn variance_of_s(values: impl Iterator<Item = f64>, count: usize) -> f64 {
     let count = super::float_of(count);
     count * (count - 1.0) * (2.0 * count + 5.0) / 18.0 - tie_term(values)

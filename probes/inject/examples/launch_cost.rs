@@ -1,5 +1,5 @@
-//! What in-process recording of GPU work adds to a launch: pairs of runs on the simulated GPU, one
-//! with the library and one without.
+//! The cost that in-process recording of GPU work adds to a launch: pairs of runs on the simulated GPU, one with the
+//! library and one without.
 //!
 //! `cargo build --release -p gctrace-simgpu -p gctrace-inject && cargo run --release -p gctrace-inject --example launch_cost`
 //!

@@ -22,7 +22,7 @@ pub(crate) struct ApplyOptions {
     pub(crate) rank: Option<u32>,
     /// Processes of the job, by `WORLD_SIZE`; 1 without it.
     pub(crate) ranks: u32,
-    /// Of these on this host, by `LOCAL_WORLD_SIZE`; `None`: unknown.
+    /// Number of ranks on this host, by `LOCAL_WORLD_SIZE`; `None`: unknown.
     pub(crate) local_ranks: Option<u32>,
     /// As [`gctrace_ring::InjectOptions::filters`].
     pub(crate) filters: u32,

@@ -1,4 +1,4 @@
-//! What depends on the processor: functions that look at a call and pass it on unchanged.
+//! Code that depends on the processor: functions that look at a call and pass it on unchanged.
 
 /// The body of a naked function that stands before another: calls `before` with its first two
 /// arguments and its caller's address, and jumps to the address that this returns, with arguments,

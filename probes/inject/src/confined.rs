@@ -68,7 +68,7 @@ pub(crate) fn own_filters() -> Option<u32> {
     gctrace_ring::seccomp_filters(text.get(..usize::try_from(length).ok()?)?)
 }
 
-/// What a child that shares its parent's memory (vfork) has forbidden itself, until it executes a program.
+/// Restrictions that a child sharing its parent's memory (vfork) has put on itself, until it executes a program.
 static UNTIL_EXEC: AtomicU32 = AtomicU32::new(0);
 
 /// A program is about to be executed. If a child executes it, the child's restrictions do not apply to its parent.

@@ -14,9 +14,8 @@
 //! ending.rs the thread that flushes, and the end of the program
 //! ```
 //!
-//! A forked child cannot use what its parent initialized, CUPTI included: there the library does
-//! nothing. A child that initializes CUDA itself, because its parent did not, is recorded like any
-//! process.
+//! A forked child cannot use anything that its parent initialized, CUPTI included: there the library does nothing. A
+//! child that initializes CUDA itself, because its parent did not, is recorded like any process.
 
 mod api;
 mod batches;
@@ -44,8 +43,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: the kernel's ids; the default is what pthread_self
-/// returns.
+/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: the kernel's ids; the default is the result of pthread_self.
 const SYSTEM_THREADS: u32 = 1;
 /// `CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER`, a `uint8_t`: CUPTI need not zero our buffers.
 const ZEROED_BUFFERS: u32 = 5;
@@ -198,8 +196,7 @@ fn subscribe(api: &CuptiApi) -> Result<u64, Failure> {
     Err((state, code, "cuptiSubscribe".to_owned()))
 }
 
-/// What must be set before the first record. Returns whether calls will carry the kernel's thread
-/// ids.
+/// Sets everything needed before the first record. Returns whether calls will carry the kernel's thread ids.
 fn set_up(api: &CuptiApi, ring: &GpuRing) -> bool {
     let names_threads = api.set_thread_id_type.map(|set| set(SYSTEM_THREADS)) == Some(0);
     if !names_threads {

@@ -35,7 +35,7 @@ pub(crate) unsafe extern "C" fn setlocale(_category: i32, _locale: *const c_char
     stand_before!(before_setlocale)
 }
 
-/// Checks what the program is about to open; returns the real function's address.
+/// Checks the library that the program is about to open; returns the real function's address.
 unsafe extern "C" fn before(name: *const c_char, flags: i32) -> *const c_void {
     let Some(open) = real() else {
         return refuse as *const c_void;

@@ -45,8 +45,8 @@ impl NextFunction {
     }
 }
 
-/// Functions that interpose the C library's of the same name and type, and go on to it after what
-/// `before` names, unless what `instead` names returns a result.
+/// Functions that interpose the C library's of the same name and type. Each runs `before`, then goes on to the C
+/// library's function, unless `instead` returns a result.
 macro_rules! interpose {
     ($($name:ident($($argument:ident: $type:ty),*) before $before:expr $(, instead $instead:expr)?;)*) => {
         $(
@@ -130,9 +130,8 @@ fn has_library(words: &[u8]) -> bool {
 }
 
 /// Starts a program without the library if its file cannot be opened from here, or the program is built with a
-/// sanitizer. `None`: neither, or
-/// the environment does not name it, or is larger than what fits the stack. May run between fork and
-/// exec, in a child that shares its parent's memory: no locks, no allocations.
+/// sanitizer. `None`: neither, or the environment does not name the library, or the environment is too large for the
+/// stack. May run between fork and exec, in a child that shares its parent's memory: no locks, no allocations.
 ///
 /// # Safety
 /// A C string or null, and a null-terminated list of them.
@@ -321,7 +320,7 @@ mod tests {
     use super::*;
     use std::ffi::CString;
 
-    /// What a program is started with, from this environment; `None`: from the same.
+    /// The environment that a program is started with, from this environment; `None`: it stays the same.
     fn started_with(entries: &[&str]) -> Option<Vec<String>> {
         let texts: Vec<_> = entries.iter().map(|entry| CString::new(*entry).unwrap()).collect();
         let mut list: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
@@ -356,7 +355,7 @@ mod tests {
         assert_eq!(started_with(&[]), None);
         assert_eq!(started_with(&["A=1", &alone, "B=2"]).unwrap(), ["A=1", "B=2"]);
         assert_eq!(started_with(&[&beside, "A=1"]).unwrap(), ["LD_PRELOAD=/x/a.so:b.so", "A=1"]);
-        // What does not fit stays as it is.
+        // An environment that does not fit stays as it is.
         let many = vec!["A=1"; 2048];
         assert_eq!(started_with(&[&[alone.as_str()], &many[..]].concat()), None);
         assert_eq!(started_with(&[&[alone.as_str()], &many[1..]].concat()).unwrap().len(), 2047);

@@ -40,7 +40,7 @@ unsafe extern "C" fn before(
 
 /// Used if the C library has no such function.
 unsafe extern "C" fn leave(status: c_int) {
-    // SAFETY: what the function does.
+    // SAFETY: as `_exit` does.
     unsafe { libc::syscall(libc::SYS_exit_group, status) };
 }
 

@@ -1,8 +1,8 @@
 //! Filters of system calls, noticed as the program makes them.
 //!
-//! The library's `prctl` and `syscall` interpose the C library's. What the library needs later is made before the
-//! filter is. ctypes looks functions up in the C library itself: so `dlsym` is interposed too, and returns ours for
-//! these two.
+//! The library's `prctl` and `syscall` interpose the C library's. Everything that the library needs later is made
+//! before the filter is. ctypes looks functions up in the C library itself: so `dlsym` is interposed too, and returns
+//! ours for these two.
 
 use crate::arch::stand_before;
 use crate::confined::{FILTER, WITHOUT_CLOCK, is_noticed, notice, take_back};
@@ -65,7 +65,7 @@ fn confine(forbidden: u32, call: impl FnOnce() -> c_long) -> c_long {
     // SAFETY: as above.
     unsafe { *errno = before };
     let result = call();
-    // Of several threads at once (TSYNC) a positive result may be a failure: it may be none too.
+    // With several threads at once (TSYNC) a positive result may be a failure, or may not.
     if result < 0 {
         take_back(forbidden, is_borrowed);
     }

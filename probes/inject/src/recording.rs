@@ -1,5 +1,5 @@
-//! Keeps faults of this library from the program: what cannot happen, or panics, switches recording
-//! off in the process, and gctrace reports it.
+//! Keeps faults of this library from the program: broken invariants and panics switch recording off in the process, and
+//! gctrace reports it.
 
 use crate::process_ring::switch_off;
 use std::io::Write as _;

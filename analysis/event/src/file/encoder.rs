@@ -10,7 +10,7 @@ use std::{fmt, io};
 /// summaries, tables"). The default, 3, costs a quarter of it and makes files as large as gzip's.
 const ZSTD_LEVEL: i32 = 6;
 
-/// A compressor, and the bytes that it made and nobody took yet.
+/// A compressor, and its compressed bytes that were not taken yet.
 pub(super) enum TraceEncoder {
     Gzip(GzEncoder<Vec<u8>>),
     Zstd(zstd::Encoder<'static, Vec<u8>>),

@@ -18,8 +18,8 @@ struct CounterTrack {
     until_ns: u64,
     /// The rate shown is not 0.
     allocates: bool,
-    /// Arenas mapped minus those unmapped since recording of the process started. Negative if it
-    /// unmapped arenas that it had before.
+    /// Arenas mapped minus arenas unmapped since recording of the process started. Negative if it unmapped arenas that
+    /// it had before.
     arenas: i64,
 }
 

@@ -3,7 +3,7 @@
 use bitcode::{Decode, Encode};
 use std::{fmt, io};
 
-/// A place in a trace; of a compressed one, in the text inside.
+/// A place in a trace; for a compressed trace, in the text inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct TracePosition {
     /// Number of bytes of the text before the position.
@@ -87,7 +87,7 @@ pub enum ReadError {
         file: String,
         /// Where that was seen.
         position: TracePosition,
-        /// What the file is instead.
+        /// The actual kind of the file.
         found: String,
     },
     /// A trace of a gctrace that does not exist yet.
@@ -114,7 +114,7 @@ pub enum ReadError {
         file: String,
         /// Position of the error.
         position: TracePosition,
-        /// What JSON requires there.
+        /// The text that JSON requires there.
         expected: &'static str,
         /// An excerpt of the text there.
         found: String,

@@ -29,7 +29,7 @@ const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 pub struct ChromeEvent<'a> {
     /// Member `cat`: the category, such as `gc` or `kernel`.
     pub category: JsonValue<'a>,
-    /// Member `name`: what viewers show for the event.
+    /// Member `name`: viewers show it for the event.
     pub name: JsonValue<'a>,
     /// Member `ph`: the phase, such as `X` for a complete event and `M` for metadata.
     pub phase: JsonValue<'a>,
@@ -115,7 +115,7 @@ enum TraceSection {
     Frames,
     Distributed,
     Property(&'static KnownMember),
-    /// Of a file of speedscope.
+    /// The section of a speedscope file.
     Profiles,
     Other,
 }
@@ -341,8 +341,8 @@ impl EventReader {
         Ok(())
     }
 
-    /// Consumes the key at the current byte and the colon after it, and returns what `which` makes
-    /// of the key in its quotes. `None`: the text ended.
+    /// Consumes the key at the current byte and the colon after it, and returns the result of `which` for the quoted
+    /// key. `None`: the text ended.
     fn key<T>(&mut self, which: impl Fn(&[u8]) -> T) -> Result<Option<T>, ReadError> {
         let Some(end) = self.scanned(scan::string)? else {
             return Ok(None);
@@ -490,8 +490,8 @@ impl EventReader {
     }
 }
 
-/// Sets the fields of the event with its opening brace at `text[at]`: 64 bytes at a time, or one by
-/// one where those do not suffice.
+/// Sets the fields of the event with its opening brace at `text[at]`: 64 bytes at a time, or one by one where too few
+/// are left.
 fn event_fields(text: &[u8], at: usize, fields: &mut FieldRanges) -> Result<(), ScanStop> {
     match tokens::event(text, at, fields) {
         Some(()) => Ok(()),

@@ -122,7 +122,7 @@ impl Read for TraceInput {
     }
 }
 
-/// The text of what `reader` reads.
+/// The unpacked text from `reader`.
 fn unpacked(
     reader: impl Read + Send + 'static,
     compression: TraceCompression,

@@ -129,7 +129,7 @@ fn deeper(at: usize, depth: usize) -> Result<usize, ScanStop> {
     depth.checked_sub(1).ok_or(ScanStop::Bad(at, "less deeply nested values"))
 }
 
-/// A number or a word: everything up to what may follow a value.
+/// A number or a word: everything up to a byte that may follow a value.
 #[inline]
 pub(super) fn bare(text: &[u8], at: usize) -> Step {
     decimal(text, at).map_or_else(|| word(text, at), Ok)

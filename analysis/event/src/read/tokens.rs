@@ -264,8 +264,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What both ways say about the event at the start of `text`; `None`: refused, or left to the
-    /// other.
+    /// The results of both ways for the event at the start of `text`; `None`: refused, or left to the other.
     fn both(text: &[u8]) -> (Option<FieldRanges>, Option<FieldRanges>) {
         let (mut fast, mut slow) = (FieldRanges::default(), FieldRanges::default());
         let is_fast = event(text, 0, &mut fast).is_some();

@@ -69,7 +69,7 @@ pub struct TraceCompletion {
     pub anomalies: Anomalies,
     /// Pauses that both sources recorded in the trace; each was read once.
     pub recorded_twice: u64,
-    /// Of a recorder without a last line: the sums of what its earlier segments lost and only counted.
+    /// For a recorder without a last line: the sums of records that its earlier segments lost or only counted.
     pub before_end: Option<TraceEnd>,
 }
 
@@ -83,7 +83,7 @@ pub struct TraceReader {
     cells: NotebookCells,
     /// There was a header of ours: frames are events, the section only repeats them.
     is_ours: bool,
-    /// Pauses that one of two sources recorded alone; `None`: there is one source.
+    /// Pauses that one of two sources recorded alone; `None`: only one source.
     unpaired: Option<UnpairedPauses>,
     recorded_twice: u64,
 }
@@ -239,7 +239,7 @@ pub enum DecodedItem<'a> {
     Unusable,
     /// Any other event, undecoded.
     Other(ChromeEvent<'a>),
-    /// In summaries instead of those: the first and the last time of them.
+    /// In summaries instead of other events: their first and last time.
     Work {
         /// Process id; `None` for events that state none.
         pid: Option<u32>,
@@ -250,7 +250,7 @@ pub enum DecodedItem<'a> {
     },
 }
 
-/// What to report: a sentence without subject, as in `"collected" is not a count`.
+/// The problem to report: a sentence without subject, as in `"collected" is not a count`.
 type Problem = &'static str;
 
 /// Decodes `event`; `report` is called for every value that is left out.
@@ -349,7 +349,7 @@ fn metadata<'a>(
     Ok(DecodedItem::Record(record))
 }
 
-/// What the line of a kind has besides `args`.
+/// The members of a kind's line besides `args`.
 fn head(
     kind: &Kind,
     event: &ChromeEvent<'_>,

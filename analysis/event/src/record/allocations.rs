@@ -36,10 +36,10 @@ pub struct Pressure {
     /// Resident memory of the process at the end of the interval, in bytes; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
-    /// What of that it shares with no other process, in bytes; of some forked processes, else `None`.
+    /// The part of it that is shared with no other process, in bytes; for some forked processes, else `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private_bytes: Option<u64>,
-    /// What of that is in free blocks of glibc's main heap, in bytes: the program freed it, and `malloc_trim(0)` gives
+    /// The part of it in free blocks of glibc's main heap, in bytes: the program freed it, and `malloc_trim(0)` gives
     /// it back. `None` if it was not looked at, or is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_bytes: Option<u64>,
@@ -99,7 +99,7 @@ pub struct Allocations {
     /// Standard error of it, in millionths of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_ppm: Option<u64>,
-    /// What the estimate rests on, or why there is none.
+    /// The basis of the estimate, or why there is none.
     pub basis: String,
     /// CPU time of the process since `since_ns`.
     pub cpu_ns: u64,

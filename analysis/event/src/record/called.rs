@@ -1,11 +1,11 @@
-//! What collections call of the program's own Python code.
+//! Calls of the program's own Python code by collections.
 
 use super::FrameId;
 use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-/// What a called function is to the collector.
+/// The role of a called function for the collector.
 #[derive(
     Clone,
     Copy,

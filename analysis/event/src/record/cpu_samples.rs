@@ -1,4 +1,4 @@
-//! Samples of what threads execute.
+//! Samples of executing threads.
 
 use super::FrameId;
 use super::kind::{LONGEST_NS, Phase, declare};

@@ -53,7 +53,7 @@ pub enum GpuApi {
     Cuda,
     /// HIP, of AMD's ROCm.
     Hip,
-    /// Level Zero, and its callers Unified Runtime and that one's predecessor: for Intel's XPUs.
+    /// Level Zero, for Intel's XPUs, and its callers: Unified Runtime and the predecessor of Unified Runtime.
     LevelZero,
 }
 
@@ -78,8 +78,8 @@ impl GpuApi {
     }
 }
 
-/// Whether a function, named without its API's prefix, puts a kernel into a stream; of a graph of
-/// kernels it is `GraphLaunch`.
+/// Whether a function, named without its API's prefix, puts a kernel into a stream; for a graph of kernels it is
+/// `GraphLaunch`.
 #[must_use]
 pub fn is_launch(name: &str) -> bool {
     const LAUNCHES: [&str; 8] = [
@@ -102,7 +102,7 @@ pub fn is_launch(name: &str) -> bool {
 /// `Function` is the form of the function's name: the name itself in traces, its number in summaries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct CudaCall<Function = Cow<'static, str>> {
-    /// Process id in the host's initial pid namespace; of other tools' traces as written there.
+    /// Process id in the host's initial pid namespace; in other tools' traces as written there.
     #[serde(skip)]
     pub pid: u32,
     /// Kernel id of the calling thread.
@@ -290,7 +290,7 @@ pub struct EmptyCache {
     pub start_ns: u64,
     /// Its end; not before `start_ns`.
     pub end_ns: u64,
-    /// What PyTorch's allocator had from the driver before it, of all devices in bytes; `None` if unknown.
+    /// Memory that PyTorch's allocator had from the driver before it, on all devices, in bytes; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_before: Option<u64>,
     /// The same after it.

@@ -1,4 +1,4 @@
-//! What a collection found unreachable: its garbage, by kind of object and by cycle.
+//! The garbage of a collection, by kind of object and by cycle.
 
 use super::FrameId;
 use super::kind::{Phase, declare};
@@ -24,16 +24,16 @@ pub struct ObjectKind {
     /// Qualified name of the type, preceded by its module unless that is `builtins`: `cell`,
     /// `torch.Tensor`, `__main__.Trainer`. `[type not readable]` if it could not be read.
     pub type_name: String,
-    /// Of functions, frames, generators, coroutines, tracebacks, code objects and classes, of cells
-    /// with one of them, and of bound methods: its qualified name (before CPython 3.11 the name). In a
-    /// [`BirthCount`] the function that allocated the objects.
+    /// The qualified name (before CPython 3.11 the name) of functions, frames, generators, coroutines, tracebacks, code
+    /// objects and classes, of cells with one of them, and of bound methods. In a [`BirthCount`] the function that
+    /// allocated the objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// `co_filename` of that code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Its first line; of frames, generators, coroutines and tracebacks the line being executed, of
-    /// births the line of the allocation.
+    /// Its first line; for frames, generators, coroutines and tracebacks the line being executed, for births the line
+    /// of the allocation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
@@ -142,8 +142,8 @@ pub struct CycleCount {
     pub count: u64,
     /// Objects in these components.
     pub objects: u64,
-    /// Objects that are garbage only because these components refer to them, directly or not; those
-    /// held by several components belong to the first that reaches them.
+    /// Objects that are garbage only because these components refer to them, directly or not; objects held by several
+    /// components belong to the first that reaches them.
     pub held_objects: u64,
     /// Own memory of `objects` and `held_objects` in bytes; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]

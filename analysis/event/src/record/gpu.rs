@@ -36,7 +36,7 @@ pub struct GpuDevice {
 
 declare! { GpuDevice: Phase::Meta, "gctrace_gpu", "a GPU", at: at_ns, by: "--nvml-hz" }
 
-/// One NVML sample of one GPU; what NVML does not report is absent.
+/// One NVML sample of one GPU; values that NVML does not report are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct GpuSample {
     /// Index of the sampled GPU, as in [`GpuDevice::index`].
@@ -52,8 +52,8 @@ pub struct GpuSample {
     /// Share of the same period with reads or writes of device memory, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_utilization_percent: Option<u32>,
-    /// Memory used by all processes, in bytes; without what the driver reserves for itself if NVML
-    /// reports that separately (drivers from 510 on).
+    /// Memory used by all processes, in bytes; without the driver's own reserve if NVML reports that separately
+    /// (drivers from 510 on).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_used_bytes: Option<u64>,
     /// Power draw in milliwatts: of most boards the average over the last second.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use strum::{IntoStaticStr, VariantArray};
 
-/// What an operation of a stream does.
+/// The kind of an operation of a stream.
 #[derive(IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
@@ -126,8 +126,8 @@ pub struct Collective {
     pub destination: Option<u32>,
 }
 
-/// What a synchronizing call waited for (`cat` `cuda_sync`; PyTorch's profiler writes these if
-/// `enable_cuda_sync_events` is set).
+/// A wait of a synchronizing call (`cat` `cuda_sync`; PyTorch's profiler writes these if `enable_cuda_sync_events` is
+/// set).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct GpuSync {
     /// The side that waited, and the cause.
@@ -205,7 +205,7 @@ impl GpuSyncKind {
 /// `ProfilerStep#12`, `Optimizer.step#SGD.step`, `nccl:all_reduce`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct Annotation {
-    /// Process id in the host's initial pid namespace; of other tools' traces as written there.
+    /// Process id in the host's initial pid namespace; in other tools' traces as written there.
     #[serde(skip)]
     pub pid: u32,
     /// Kernel id of the thread that named the interval.
@@ -249,7 +249,7 @@ pub struct HostCode {
     /// Thread id, as written in the trace; `None` where `pid` is.
     #[serde(skip)]
     pub tid: Option<u32>,
-    /// What `name` names.
+    /// The kind of code that `name` names.
     #[serde(skip)]
     pub kind: HostCodeKind,
     /// Its name, as the profiler writes it.
@@ -274,7 +274,7 @@ declare! {
     }
 }
 
-/// What an interval of [`HostCode`] is of.
+/// The kind of code in an interval of [`HostCode`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub enum HostCodeKind {
     /// A Python function, by `file(line): function` ([`HostCode::python`]).

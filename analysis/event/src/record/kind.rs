@@ -50,7 +50,7 @@ pub enum Phase {
 /// n-th. Records of one class share their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpacedClass {
-    /// Samples of what runs: each that is written stands for the ones before it, too.
+    /// Samples of running code: each written sample stands for the ones before it, too.
     Samples,
     /// Counts of allocations; each contains the earlier ones.
     Allocations,
@@ -72,7 +72,7 @@ impl SpacedClass {
         all.into_iter().find(|class| class.name() == name)
     }
 
-    /// Its name there; of allocations none is ever missing.
+    /// Its name there; no record of allocations is ever missing.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -86,14 +86,14 @@ impl SpacedClass {
     }
 }
 
-/// What all records of a kind have in common.
+/// The common properties of all records of a kind.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kind {
     /// Form of its line.
     pub phase: Phase,
-    /// `name` of its line; of slices the category of most.
+    /// `name` of its line; for slices the most frequent category.
     pub name: &'static str,
-    /// What a record is, as in "the \"pid\" of samples".
+    /// The noun for a record, as in "the \"pid\" of samples".
     pub noun: &'static str,
     /// The class that it shares bytes with if every n-th is written; `None`: always written, or thinned in another way.
     pub spaced: Option<SpacedClass>,
@@ -172,7 +172,7 @@ pub(crate) trait Declared: Sized {
         None
     }
 
-    /// Takes what its line has besides `args`: the start of the span alone, as the end is in `args`.
+    /// Takes the members of its line besides `args`: of the span only the start, as the end is in `args`.
     fn place(&mut self, head: Head);
 
     /// Checks beyond the single fields.
@@ -331,7 +331,7 @@ pub(crate) trait OfAnyKind {
     fn of<T: Declared + serde::Serialize>(self, record: &T) -> Self::Result;
 }
 
-/// A record from its `args`, with what its line has besides.
+/// A record from its `args` and the other members of its line.
 pub(crate) fn read<'de, T: Declared + Deserialize<'de>, A: Deserializer<'de>>(
     args: A,
     head: impl FnOnce(&'static Kind) -> Result<Head, &'static str>,
@@ -422,7 +422,7 @@ macro_rules! records {
                 }
             }
 
-            /// What no field can check by itself.
+            /// Checks beyond the single fields.
             pub(crate) fn check(&self) -> Result<(), &'static str> {
                 match self {
                     $(Self::$named(of) => of.check(),)*
@@ -440,7 +440,7 @@ macro_rules! records {
             }
 
             /// The record in a line of this name; `None` if no kind that only gctrace writes has this name. `head`: the
-            /// members of the line besides `args`. Of the span only the start counts: its end is in `args`.
+            /// members of the line besides `args`. Only the start of the span counts: its end is in `args`.
             ///
             /// # Errors
             /// The problem, as a sentence for the user.

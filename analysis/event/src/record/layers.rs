@@ -15,7 +15,7 @@ pub struct Layers {
     pub at_ns: u64,
     /// Number of the step, counted from 1 by its marks.
     pub step: u64,
-    /// Number of its epoch, as a variable `epoch` of the program has it; `None` if there is none.
+    /// Number of its epoch, from a variable `epoch` of the program; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u32>,
     /// Each how many-th step is measured from then on; `None`: none.
@@ -26,7 +26,7 @@ pub struct Layers {
     pub saved_bytes: Option<u64>,
     /// Time that measuring took, in ns.
     pub cost_ns: u64,
-    /// What the figures do not contain, and how they are to be read.
+    /// Gaps in the figures, and notes on how to read them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<LayersRemark>,
     /// The caching allocator's memory of each GPU in use.
@@ -53,7 +53,7 @@ impl Layers {
     pub const MOST_ROWS: usize = 1_100;
 }
 
-/// What a table of layers does not contain, or how it is to be read.
+/// A gap in a table of layers, or a note on how to read it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Encode, Decode,
 )]
@@ -112,7 +112,7 @@ pub struct LayerRow {
     /// Marks of the layer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<LayerMark>,
-    /// How often its forward ran in the step; of [`LayerMark::Rest`] the number of layers.
+    /// How often its forward ran in the step; for [`LayerMark::Rest`] the number of layers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub calls: u64,
     /// Memory that it holds between steps.
@@ -123,7 +123,7 @@ pub struct LayerRow {
     pub made: Option<LayerMade>,
 }
 
-/// What a layer holds between steps, in bytes, without what another layer has already.
+/// Memory that a layer holds between steps, in bytes, without memory that another layer has already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct LayerHeld {
     /// Its own parameters.
@@ -140,7 +140,7 @@ pub struct LayerHeld {
     pub optimizer: u64,
 }
 
-/// What a layer's forward made, in bytes, in the pass that had the most. An output that is saved is in both.
+/// Memory that a layer's forward made, in bytes, in the pass that made the most. A saved output is in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct LayerMade {
     /// Storages that it returned, and no layer before it.
@@ -155,7 +155,7 @@ pub struct LayerMade {
     pub output_gradients: u64,
 }
 
-/// What a layer is.
+/// A property of a layer.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Encode, Decode,
 )]
@@ -171,7 +171,7 @@ pub enum LayerMark {
     NotCalled,
     /// The sum of layers that are too small for rows of their own.
     Rest,
-    /// What belongs to no layer.
+    /// Memory that belongs to no layer.
     NoLayer,
 }
 

@@ -42,7 +42,7 @@ impl OffCpu {
         })
     }
 
-    /// The end of the last, in ns of CLOCK_MONOTONIC; the start if there is none.
+    /// The end of the last time, in ns of CLOCK_MONOTONIC; the start if there is none.
     #[must_use]
     pub fn end_ns(&self) -> u64 {
         self.spans().last().map_or(self.at_ns, |(_, end_ns)| end_ns)
@@ -71,7 +71,7 @@ declare! {
     }
 }
 
-/// What a thread off the CPU waits for: by its system call, or by the kernel's account of it.
+/// The reason of a thread's wait off the CPU: by its system call, or by the kernel's account of it.
 #[derive(
     Clone,
     Copy,

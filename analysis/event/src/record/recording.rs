@@ -97,7 +97,7 @@ fn known_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>
     Ok((count > 0).then_some(count))
 }
 
-/// What one kind of probe cost.
+/// The cost of one kind of probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct ProbeCost {
@@ -175,7 +175,7 @@ impl ProbeCost {
         }
     }
 
-    /// What a hit costs, if that is known and a number.
+    /// The cost of a hit, if it is known and a number.
     #[must_use]
     pub fn each(&self) -> Option<HitCost> {
         let likely_ns = self.ns_per_hit?;
@@ -196,7 +196,7 @@ impl ProbeCost {
     /// The probe on the end of code objects, hit in such processes: at the end of a program mostly.
     pub const CODE_ELSEWHERE: &str = "code objects freed in processes not recorded";
 
-    /// Whether it cost other processes of the machine, and not those recorded.
+    /// Whether its cost fell on other processes of the machine, and not on recorded ones.
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
         [Self::COLLECTOR_ELSEWHERE, Self::CUDA_ELSEWHERE, Self::CODE_ELSEWHERE]
@@ -227,7 +227,7 @@ impl OmittedPauses {
         self.total_ns += other.total_ns;
     }
 
-    /// What these are more than others, counted before.
+    /// The difference to an earlier count.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self { count: self.count - before.count, total_ns: self.total_ns - before.total_ns }
@@ -303,11 +303,11 @@ pub struct TraceEnd {
     /// Times off the CPU that the trace does not contain, of a recorder beyond `--per-day`.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub omitted_waits: OmittedPauses,
-    /// What else the trace does not contain, of a recorder beyond `--per-day`, by name, with its time where it has one:
-    /// `called` (calls of finalizers and callbacks of pauses that were only counted), `layers` (measured steps),
-    /// `memory` (readings of device memory), `memory_calls` (CUDA calls about memory and failed CUDA calls), `backward`
-    /// (backward passes in steps with other marks), `gpu_samples`, and `samples`, CPU samples that are in the `count`
-    /// of a later record of their process, so that none is missing.
+    /// Other records that the trace does not contain, of a recorder beyond `--per-day`, by name, with their time where
+    /// they have one: `called` (calls of finalizers and callbacks of pauses that were only counted), `layers` (measured
+    /// steps), `memory` (readings of device memory), `memory_calls` (CUDA calls about memory and failed CUDA calls),
+    /// `backward` (backward passes in steps with other marks), `gpu_samples`, and `samples`, CPU samples that are in
+    /// the `count` of a later record of their process, so that none is missing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub omitted_others: BTreeMap<String, OmittedPauses>,
     /// Overhead of recording, one entry for each kind of probe.
@@ -333,10 +333,10 @@ impl TraceEnd {
     pub const BACKWARD: &str = "backward";
 }
 
-/// The processes of a recording by the result of their examination. A forked child without an exec
-/// of its own counts as what its parent was.
+/// The processes of a recording by the result of their examination. A forked child without an exec of its own counts
+/// like its parent.
 ///
-/// If `other` is known and `unexamined` is empty, only what `lost` counts is missing.
+/// If `other` is known and `unexamined` is empty, only the events that `lost` counts are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct ExaminedProcesses {

@@ -8,7 +8,7 @@ use bitcode::{Decode, Encode};
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// What marks a training step.
+/// The marker of a training step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub enum NamedMarker {
     /// A call of the function that the user named (`--step-function`): its name as given.
@@ -62,13 +62,13 @@ impl NamedMarker {
 /// same marker and thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct StepMark {
-    /// Process id in the host's initial pid namespace; of other tools' traces as written there.
+    /// Process id in the host's initial pid namespace; in other tools' traces as written there.
     #[serde(skip)]
     pub pid: u32,
     /// Kernel id of the thread.
     #[serde(skip)]
     pub tid: u32,
-    /// What marks the step.
+    /// The marker of the step.
     #[serde(skip)]
     pub marker: NamedMarker,
     /// Start of the call, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
@@ -78,9 +78,8 @@ pub struct StepMark {
     /// as in-process, or if the end of a backward pass was not seen.
     #[serde(skip)]
     pub end_ns: u64,
-    /// CPU time that the thread has used until the mark ([`StepMark::at_ns`]), in ns; of kernel
-    /// probes as of the kernel's last tick (10 ms at most) or switch. `None` if unknown, as in older
-    /// traces.
+    /// CPU time that the thread has used until the mark ([`StepMark::at_ns`]), in ns; with kernel probes as of the
+    /// kernel's last tick (10 ms at most) or switch. `None` if unknown, as in older traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<u64>,
 }

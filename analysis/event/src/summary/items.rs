@@ -1,7 +1,7 @@
 //! Items of a trace as they are stored.
 //!
-//! Owns what makes them small: names of frequent records are stored once, their times and correlation
-//! ids as differences from the previous record of the same kind.
+//! Keeps them small: names of frequent records are stored once, their times and correlation ids as differences from the
+//! previous record of the same kind.
 
 use crate::read::{DecodedItem, TraceProperty};
 use crate::record::StoredRecord;
@@ -9,7 +9,7 @@ use crate::{Annotation, CudaCall, GpuOp, HostCode, Record, TraceHeader};
 use bitcode::{Decode, Encode};
 use indexmap::IndexSet;
 
-/// Place of a name among those stored so far.
+/// Place of a name among the names stored so far.
 type NameNumber = u32;
 
 /// An item as it is stored.

@@ -71,7 +71,7 @@ impl ReportFolder {
 fn is_admitted(folder: &Path) -> bool {
     let path = folder.join(CONTROL_FILE);
     let opened = File::options().append(true).custom_flags(libc::O_NOFOLLOW).open(path);
-    // Without the file nobody counts.
+    // Without the file no process is counted.
     let Ok(mut control) = opened else { return true };
     let counted = quietly(|| control.write_all(b"."));
     let length = control.metadata().map_or(0, |control| control.len());

@@ -16,7 +16,7 @@ pub(crate) struct MarkCounter {
     marks: u64,
 }
 
-/// What a mark is.
+/// The meaning of a mark.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Marked {
     /// A mark that does not count.
@@ -66,7 +66,7 @@ impl MarkCounter {
         }
     }
 
-    /// What marks steps; `None`: nothing so far.
+    /// The marker of steps; `None`: none so far.
     pub(crate) fn marker(&self) -> Option<StepMarker> {
         self.marker
     }

@@ -11,8 +11,7 @@ use std::sync::OnceLock;
 /// Where cgroups are mounted; memory cgroups of version 1 are below `memory`.
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// Memory that is left to the process, in bytes: the least of what its cgroups and the machine have;
-/// `None`: unknown.
+/// Memory that is left to the process, in bytes: the minimum over its cgroups and the machine; `None`: unknown.
 pub(crate) fn headroom_bytes() -> Option<u64> {
     let groups = text(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let groups = folders(Path::new(MOUNT), &groups).into_iter().filter_map(|one| left(&one));
@@ -29,14 +28,14 @@ struct Mallinfo2 {
     /// Bytes of blocks with a mapping of their own, all in use.
     hblkhd: usize,
     highest: [usize; 2],
-    /// Bytes in use, without those.
+    /// Bytes in use, without `hblkhd`.
     uordblks: usize,
     free: [usize; 2],
 }
 
 type Mallinfo = unsafe extern "C" fn() -> Mallinfo2;
 
-/// The function that counts what glibc's malloc has in use; `None` without it.
+/// The function that counts the memory in use of glibc's malloc; `None` without it.
 fn mallinfo() -> Option<Mallinfo> {
     static FUNCTION: OnceLock<Option<Mallinfo>> = OnceLock::new();
     *FUNCTION.get_or_init(|| {
@@ -57,8 +56,8 @@ pub(crate) struct MallocUse {
     pub(crate) obtained: usize,
 }
 
-/// What malloc has by now; `None`: glibc is older, or the program has another malloc. Not to be called by
-/// code that malloc may have called.
+/// malloc's memory now; `None`: glibc is older, or the program has another malloc. Not to be called by code that malloc
+/// may have called.
 pub(crate) fn malloc_use() -> Option<MallocUse> {
     // SAFETY: takes the locks of malloc; this thread does not hold them.
     let Mallinfo2 { arena, hblkhd, uordblks, .. } = unsafe { mallinfo()?() };
@@ -79,7 +78,7 @@ type MemGetInfo = unsafe extern "C" fn(*mut usize, *mut usize) -> c_int;
 /// `cuThreadExchangeStreamCaptureMode(mode)`, from CUDA 10.1 on.
 type ExchangeCaptureMode = unsafe extern "C" fn(*mut c_int) -> c_int;
 
-/// What a GPU's memory is read by, of the driver's library.
+/// Functions of the driver's library that read a GPU's memory.
 #[derive(Clone, Copy)]
 struct CudaDriver {
     info: MemGetInfo,

@@ -37,12 +37,11 @@ struct SeenCall {
 pub(super) struct OutermostFilter(Vec<SeenCall>);
 
 impl OutermostFilter {
-    /// Takes the calls that arrived since the last flush; returns those to keep now. `last`: no
-    /// more will arrive.
+    /// Takes the calls that arrived since the last flush; returns the calls to keep now. `last`: no more will arrive.
     pub(super) fn turn(&mut self, calls: Vec<RingCall>, last: bool) -> Vec<RingCall> {
         self.0.iter_mut().for_each(|known| known.turns += 1);
         self.0.extend(calls.into_iter().map(|call| SeenCall { call, turns: 0, is_decided: false }));
-        // Outer calls before those nested in them: they start no later and end no earlier.
+        // Outer calls before nested ones: outer calls start no later and end no earlier.
         self.0.sort_by_key(|SeenCall { call, .. }| {
             let layer = Reverse(call.layer as u8);
             (call.tid, call.interval.start_ns, Reverse(call.interval.end_ns), layer)

@@ -13,7 +13,7 @@ const MOST_STEPS: usize = 10;
 /// Longest path (`PATH_MAX`), and the start of a file that has first line and program headers.
 const PAGE: usize = 4096;
 
-/// Whether a program is built with a sanitizer. What cannot be read is not. `errno` stays as it was.
+/// Whether a program is built with a sanitizer; `false` if its file cannot be read. `errno` stays as it was.
 pub(super) fn is_sanitized(path: &CStr, searches: bool) -> bool {
     // SAFETY: this thread's own.
     let before = unsafe { *libc::__errno_location() };
@@ -103,7 +103,7 @@ impl ProgramFile {
         })
     }
 
-    /// So many bytes at a place; zeroes stand for those beyond its end. `None`: it is no file that can be read.
+    /// Reads bytes at a place; bytes beyond the end of the file are zero. `None`: the file cannot be read.
     fn read<const LENGTH: usize>(&self, place: u64) -> Option<[u8; LENGTH]> {
         let mut bytes = [0; LENGTH];
         let place = libc::off_t::try_from(place).ok()?;
@@ -112,13 +112,13 @@ impl ProgramFile {
         (read >= 0).then_some(bytes)
     }
 
-    /// Whether a program of 64 bits needs such a library. `None`: it is none.
+    /// Whether a 64-bit program needs such a library. `None`: it is no such program.
     fn has_sanitizer(&self, start: &[u8; PAGE]) -> Option<bool> {
         const HEADER: usize = size_of::<libc::Elf64_Phdr>();
-        /// Of a class of 64 bits, with the lowest byte first.
+        /// A 64-bit file, lowest byte first.
         const ELF: &[u8] = b"\x7fELF\x02\x01";
         const SEGMENTS: usize = 16;
-        /// Of a dynamic segment: more than it has.
+        /// More entries than a dynamic segment has.
         const MOST_ENTRIES: u64 = 1024;
         const NEEDED: u64 = 1;
         const NAMES: u64 = 5;

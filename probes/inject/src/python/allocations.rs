@@ -1,9 +1,9 @@
 //! Counting allocations by size class (`--alloc`): wrappers around the allocators of the domains MEM and OBJ.
 //!
-//! An allocation is a block returned by `malloc`, `calloc` or `realloc`; `realloc` also counts as a
-//! free of the old block. So allocations minus frees is the net number of blocks since the start.
-//! The domain RAW is left out: what the other two request from it would count twice. Objects from
-//! CPython's free lists are not allocated, and not counted.
+//! An allocation is a block returned by `malloc`, `calloc` or `realloc`; `realloc` also counts as a free of the old
+//! block. So allocations minus frees is the net number of blocks since the start. The domain RAW is left out: requests
+//! of the other two domains to it would count twice. Objects from CPython's free lists are not allocated, and not
+//! counted.
 //!
 //! Code that sets allocators later (tracemalloc, debug hooks) wraps ours, as ours wraps the
 //! previous ones.
@@ -96,7 +96,7 @@ unsafe fn time(allocator: &MemAllocator) -> u64 {
     let turn = |_| {
         let begun_ns = now_ns();
         for _ in 0..PAIRS {
-            // SAFETY: as the caller promises; of what could not be allocated nothing is freed.
+            // SAFETY: as the caller promises; after a failed allocation nothing is freed.
             unsafe {
                 let memory = (allocator.malloc)(allocator.context, BYTES);
                 (allocator.free)(allocator.context, memory);

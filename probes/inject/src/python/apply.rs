@@ -3,7 +3,7 @@
 //! Native code, called through the C API: no Python code of ours runs in the program, and no attribute of a module is
 //! replaced. Only collections run the program's own code here, as the collector may at any allocation.
 //!
-//! - `agent`: what follows from a step;
+//! - `agent`: the work at a step;
 //! - `settings`: applies them, holds them, gives them back;
 //! - `collector`: the functions of the module gc, called and watched;
 //! - `calls`: the program's calls of these functions, and its wishes;

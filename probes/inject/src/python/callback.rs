@@ -1,4 +1,4 @@
-//! What the collector calls: the entry in `gc.callbacks`, at the start and the end of each collection,
+//! The functions that the collector calls: the entry in `gc.callbacks`, at the start and the end of each collection,
 //! and the weak reference of the sentinel, where the list of the unreachable is complete.
 //!
 //! Called by the collector with the interpreter's lock held and no exception set
@@ -78,8 +78,9 @@ impl HookedInterpreter {
     }
 }
 
-/// The longest call of the entry at a young collection, in ns. What takes longer has waited for a CPU: others have no
-/// work that takes so long but examining, and the clock of the thread's CPU time is a system call.
+/// The longest call of the entry at a young collection, in ns. A longer call has waited for a CPU: apart from
+/// examining, no work at a young collection takes so long. The CPU time is not read then: its clock needs a system
+/// call.
 const LONGEST_YOUNG: u64 = 100_000;
 
 /// A call of the entry. Its CPU time is the library's.
@@ -104,7 +105,7 @@ impl EntryWork {
     }
 }
 
-/// The bytes of a text; `None`: it is none.
+/// The bytes of a text; `None`: the object is not a text.
 ///
 /// # Safety
 /// The lock is held, and the object stays alive as long as the bytes are used.
@@ -143,7 +144,7 @@ impl HookedInterpreter {
             }
             return;
         }
-        // Of a collection that ends, the end. The start is read last, when all other work is done.
+        // At the end of a collection, its end. The start is read last, when all other work is done.
         let mut called_ns = now_ns();
         let end_ns = called_ns;
         let end_cpu_ns = if is_end { thread_cpu_ns() } else { 0 };
@@ -168,7 +169,7 @@ impl HookedInterpreter {
             return;
         };
         if state.introduced != introduced {
-            // What that took is not a collection's.
+            // The time of that work is not the collection's.
             called_ns = now_ns();
         }
         let work = EntryWork::begun(called_ns, generation);
@@ -268,15 +269,16 @@ impl HookedInterpreter {
         state.settings_are_due |= is_long && !self.sees_settings();
     }
 
-    /// Whether a change of the settings is noticed when it is made, but for those by C code: full collections show them.
+    /// Whether changes of the settings are noticed when they are made. Changes by C code are not: full collections show
+    /// them.
     fn sees_settings(&self) -> bool {
         self.id == 0 && asked::is_watched() && !apply::is_active()
     }
 }
 
 impl HookedInterpreter {
-    /// The phase `summary`: the Python package asks what this entry has seen, and gets it in the dictionary.
-    /// Without an answer it has nothing, as from a library that is older.
+    /// The phase `summary`: the Python package asks for this entry's sums, and gets them in the dictionary. Without an
+    /// answer it has nothing, as with an older library.
     fn tell_sums(&self, into: &OwnedRef) -> Option<()> {
         let since = OwnedRef::interned(self.api, c"since")?;
         let since = into.value(&since).and_then(|since| since.number()).unwrap_or(0);
@@ -339,8 +341,8 @@ impl HookedInterpreter {
     }
 }
 
-/// `generation`, `collected` and `uncollectable` of what the collector passes to callbacks, told apart by two letters;
-/// `None`: it was not read, or is missing.
+/// `generation`, `collected` and `uncollectable` from the dictionary that the collector passes to callbacks, told apart
+/// by two letters; `None`: it was not read, or is missing.
 #[derive(Default)]
 struct CollectionNumbers {
     generation: Option<i64>,

@@ -33,9 +33,9 @@ struct CodeCalls {
     calls: u32,
 }
 
-/// What the calling thread's collection calls.
+/// Watches the calls of the thread's collection.
 struct CallWatch {
-    /// The interpreter that collects; null: none is watched.
+    /// The interpreter that collects; null: nothing is watched.
     interpreter: Object,
     layout: Option<RawFrameLayout>,
     /// Code of the functions in `gc.callbacks`, not owned: the list has it.

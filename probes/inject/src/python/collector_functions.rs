@@ -45,7 +45,7 @@ impl CollectorFunction {
     }
 }
 
-/// What a listener knew before a call: nothing is to be destroyed, as a thread may end within it.
+/// A listener's knowledge from before a call: nothing in it needs destruction, as a thread may end within the call.
 pub(super) type BeforeCall = [[u64; 3]; 4];
 
 /// A recording, or settings that are applied: called when the program calls a function of the module.
@@ -192,7 +192,7 @@ impl Collector {
         self.run(CollectorFunction::Unfreeze, &[]);
     }
 
-    /// What `gc.get_threshold()` returns.
+    /// The thresholds, as `gc.get_threshold()` returns them.
     pub(super) fn thresholds(&self) -> Option<Vec<u32>> {
         let values = self.get_threshold.call(self.api, &[])?;
         let value = |item: OwnedRef| u32::try_from(item.number()?).ok();

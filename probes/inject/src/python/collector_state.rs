@@ -87,8 +87,8 @@ fn oldest(version: (u32, u32), callbacks: usize) -> Option<usize> {
     Some(callbacks + distance)
 }
 
-/// The statistics, from the address of the list of garbage. `None` if they do not count every
-/// collection: the incremental collector's leave out what only marks.
+/// The statistics, from the address of the list of garbage. `None` if they do not count every collection: the
+/// incremental collector's omit collections that only mark.
 fn statistics(version: (u32, u32), is_free_threaded: bool, garbage: usize) -> Option<Statistics> {
     match version {
         (14, ..5) if !is_free_threaded => None,
@@ -170,8 +170,7 @@ pub(super) fn tracked_objects(api: &'static PythonApi) -> Option<u64> {
     lists.into_iter().map(length).sum()
 }
 
-/// Counts an object of a free-threaded build, unless it is frozen: from 3.14.5 on, those are visited
-/// too.
+/// Counts an object of a free-threaded build, unless it is frozen: from 3.14.5 on, frozen objects are visited too.
 unsafe extern "C" fn counted(object: Object, count: *mut c_void) -> c_int {
     /// `ob_gc_bits`, after `ob_tid`, `ob_flags` and `ob_mutex`.
     const BITS: usize = 11;
@@ -186,7 +185,7 @@ unsafe extern "C" fn counted(object: Object, count: *mut c_void) -> c_int {
     1
 }
 
-/// Length of the list with this head; `None`: it is none.
+/// Length of the list with this head; `None`: it is not a list.
 fn length(list: usize) -> Option<u64> {
     let mut count = 0;
     let (mut before, mut head) = (list, list);

@@ -1,5 +1,5 @@
-//! Calls of `torch.cuda.empty_cache()`: each with its lines and its time, and what PyTorch's allocator
-//! has from the driver before, after, and until all of it is taken again.
+//! Calls of `torch.cuda.empty_cache()`: each with its lines and its time, and the memory that PyTorch's allocator has
+//! from the driver before, after, and until all of it is taken again.
 //!
 //! The same is read before and after full collections, for the decrease of device memory in tensors.
 //!
@@ -42,7 +42,7 @@ static CALLS: StandIn = StandIn::new(called);
 /// `None` before torch is imported. Never waited for: Python code that runs while it is asked may call again.
 static CACHE: Mutex<Option<DeviceCache>> = Mutex::new(None);
 
-/// When to look next at what a call gave back, in ns; [`NEVER`].
+/// When to look next at the memory that a call gave back, in ns; [`NEVER`].
 static DUE_NS: AtomicU64 = AtomicU64::new(NEVER);
 const NEVER: u64 = u64::MAX;
 
@@ -63,7 +63,7 @@ struct FollowedCall {
     end_ns: u64,
     /// Bytes before it.
     before: u64,
-    /// Of the ring that has it.
+    /// Number of the ring with the call.
     ring: u32,
 }
 
@@ -110,7 +110,7 @@ unsafe extern "C-unwind" fn called(
     result
 }
 
-/// What the allocator has before a call, in bytes; `None` within: unknown. `None`: the call is not recorded.
+/// The allocator's memory before a call, in bytes; `None` within: unknown. `None`: the call is not recorded.
 fn before() -> Option<Option<u64>> {
     if is_off() || api()?.interpreter_id() != 0 {
         return None;
@@ -146,7 +146,7 @@ fn after(before: Option<u64>, interval: TimeInterval) {
     });
 }
 
-/// Looks at what the last call gave back, if it is time. The main interpreter's lock is held, and no
+/// Looks at the memory that the last call gave back, if it is time. The main interpreter's lock is held, and no
 /// exception is set.
 #[inline]
 pub(super) fn look() {
@@ -284,7 +284,7 @@ fn write(ring: &PythonRing, devices: &[RingCacheMemory]) {
     }
 }
 
-/// What all devices have, in bytes; `None`: unknown.
+/// The memory of all devices together, in bytes; `None`: unknown.
 fn reserved(devices: &[RingCacheMemory]) -> Option<u64> {
     let all = devices.iter().map(|device| device.reserved);
     all.reduce(u64::saturating_add)

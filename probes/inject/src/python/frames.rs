@@ -51,8 +51,7 @@ impl CodeNames {
         Self { api, attributes: attributes.map(<[OwnedRef; 2]>::from) }
     }
 
-    /// What `number` returns for a code object's function and file. The lock must be held, the code
-    /// object alive.
+    /// Returns `number` of a code object's function and of its file. The lock must be held, the code object alive.
     pub(crate) fn of<T>(&self, code: Object, number: impl Fn(&str) -> T) -> (T, T) {
         let text = |name: Option<&OwnedRef>| {
             // SAFETY: as the caller promises. Code objects have no Python code of their own.

@@ -59,7 +59,7 @@ const ALIVE_APART_PART: u64 = 64;
 /// When to look at live objects.
 #[derive(Default)]
 struct AliveLooks {
-    /// Of the ring that has it, the number, and when the first was, in ns.
+    /// Number of the ring with the looks, and the time of the first look, in ns.
     ring: u32,
     first_ns: u64,
     next_ns: u64,
@@ -92,7 +92,7 @@ struct GarbageExaminer {
 }
 
 impl GarbageExaminer {
-    /// `found` makes what the sentinel's weak reference calls.
+    /// `found` makes the callback of the sentinel's weak reference.
     fn new(
         api: &'static PythonApi,
         interpreter: i64,

@@ -118,7 +118,7 @@ unsafe extern "C" fn removed(_capsule: Object) {
     guarded(|| {
         // SAFETY: may be called at any time.
         let is_up = unsafe { (api.Py_IsInitialized)() } != 0;
-        // Of another interpreter it is not known whether it ends.
+        // It is unknown whether another interpreter ends.
         if is_up && !is_off() && api.interpreter_id() == 0 {
             report(HeapState::Uncounted);
         }

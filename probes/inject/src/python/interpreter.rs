@@ -37,15 +37,15 @@ pub(crate) struct InterpreterState {
     pub(crate) settings: Option<Settings>,
     /// Read the settings when the next collection starts.
     pub(crate) settings_are_due: bool,
-    /// Collections in the interpreter's statistics when the hook was added, and those seen or
-    /// reported as missed since.
+    /// Collections in the interpreter's statistics when the hook was added, and collections seen or reported as missed
+    /// since.
     pub(crate) before: Option<u64>,
     pub(crate) seen: u64,
     pub(crate) sums: PauseSums,
     pub(crate) was_restored: bool,
     pub(crate) frames: FrameCache,
     pub(crate) memory: MemoryMeter,
-    /// Of devices, before the full collection that runs; empty: unknown.
+    /// Memory of devices before the running full collection; empty: unknown.
     pub(crate) device_memory: Vec<RingCacheMemory>,
     /// CPU time of the thread when the interpreter began to end, in ns.
     pub(crate) ending_cpu_ns: u64,
@@ -204,7 +204,7 @@ impl HookedInterpreter {
         });
     }
 
-    /// Writes the collector's settings if they have changed. `frame`: what set them; 0: unknown.
+    /// Writes the collector's settings if they have changed. `frame`: the frame that set them; 0: unknown.
     pub(crate) fn read_settings(
         &self,
         ring: &PythonRing,

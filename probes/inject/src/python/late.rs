@@ -27,7 +27,7 @@ pub(crate) fn opens(open: Open, name: &[u8], flags: i32) {
     may_begin(open);
     if is_libpython(name) && name.contains(&b'/') {
         let name = [name, b"\0"].concat();
-        // SAFETY: what the program does next, with the same name and flags; the handle is kept.
+        // SAFETY: the program's own next call, with the same name and flags; the handle is kept.
         let library = unsafe { open(name.as_ptr().cast(), flags) };
         if !library.is_null() {
             start::search_in(library);

@@ -272,7 +272,7 @@ fn agent(api: &'static PythonApi) -> Option<&'static LayerAgent> {
     started()
 }
 
-/// What the agent returned: the next step to call it at, that and a table, or why it ended.
+/// Takes the agent's result: the step of its next call, the same and a table, or the reason why it ended.
 fn take(api: &'static PythonApi, agent: &LayerAgent, result: &OwnedRef, step: u64) {
     if let Some(reason) = result.text() {
         switch_off(reason);
@@ -321,7 +321,7 @@ fn epoch(api: &'static PythonApi) -> Option<u32> {
     let number = |value: OwnedRef| {
         // SAFETY: as above.
         let class = unsafe { OwnedRef::new(api, (api.PyObject_Type)(value.object())) }?;
-        // The number of any other class is what its own code says.
+        // The number of an object of any other class would come from the class's own code.
         (class.object() == api.PyLong_Type).then(|| u32::try_from(value.number()?).ok())?
     };
     let own = |frame: &OwnedRef| {
@@ -378,7 +378,7 @@ fn write(table: &OwnedRef, epoch: Option<u32>) -> Option<(u64, bool)> {
     Some((whole(next)?, is_written))
 }
 
-/// The numbers of a tuple; `None` if one of its items is none, or negative.
+/// The numbers of a tuple; `None` if an item is not a number, or negative.
 fn numbers_of(items: &[OwnedRef]) -> Option<Vec<u64>> {
     items.iter().map(|item| u64::try_from(item.number()?).ok()).collect()
 }

@@ -17,14 +17,14 @@ use std::sync::OnceLock;
 const BUDGET_PPM: u32 = 2_000;
 /// Time beside it, in ns: some hundred collections of a short program are measured, too.
 const PREPAID_NS: u64 = 2_000_000;
-/// Of mapped memory that is not malloc's, less is none, in bytes: the kernel counts resident memory per
+/// Smaller changes of mapped memory outside of malloc count as none, in bytes: the kernel counts resident memory per
 /// CPU, up to 32 pages or two per CPU ahead of the sum (`percpu_counter_batch`).
 const LEAST_MAPPED: i64 = 1 << 20;
 
 /// Memory of the process at one time, in bytes.
 #[derive(Clone, Copy)]
 struct HeapUse {
-    /// Of malloc: in use, and from the kernel.
+    /// Memory of malloc: in use, and from the kernel.
     used: i64,
     obtained: i64,
     resident: Option<i64>,
@@ -37,7 +37,7 @@ impl HeapUse {
         Some(Self { used: signed(used)?, obtained: signed(obtained)?, resident: resident_bytes() })
     }
 
-    /// How much less is in use afterwards.
+    /// Decrease of the memory in use.
     fn freed_until(self, after: Self) -> u64 {
         let of_malloc = (self.used - after.used).max(0);
         let mapped = self.resident.zip(after.resident).map_or(0, |(before, now)| {

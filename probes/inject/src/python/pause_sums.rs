@@ -17,7 +17,7 @@ pub(crate) struct PauseSums {
     longest: Vec<(u64, u64)>,
 }
 
-/// Of one generation.
+/// Sums of one generation.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct GenerationSums {
     pub(crate) pauses: u64,

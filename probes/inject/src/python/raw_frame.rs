@@ -143,7 +143,7 @@ impl RawFrame {
     }
 }
 
-/// What frames are read from.
+/// The memory that frames are read from.
 #[inline]
 fn memory() -> LocalMemory {
     // SAFETY: the lock is held, and a running frame and its code object are alive; their fields are read at the

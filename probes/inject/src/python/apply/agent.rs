@@ -37,7 +37,7 @@ pub(super) struct Agent {
     /// The report so far, up to date except for values that must be read from the process.
     pub(super) report: AppliedProcess,
     pub(super) folder: Option<ReportFolder>,
-    /// `None`: settings are applied, and none is sought.
+    /// `None`: settings are applied, without a search.
     pub(super) search: Option<SettingSearch>,
     /// Null in a forked child.
     mark: OwnerMark,
@@ -66,7 +66,7 @@ pub(super) struct Agent {
     has_ended: bool,
 }
 
-/// What a collection that it asked for is part of.
+/// The work that a requested collection is part of.
 pub(super) enum Stage {
     /// It asked for none.
     Idle,

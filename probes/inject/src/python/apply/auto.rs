@@ -17,7 +17,7 @@ use gctrace_units::{beyond, duration_ns, sum};
 use std::ffi::CStr;
 
 impl Agent {
-    /// A search as requested; `None`: none is.
+    /// A search as requested; `None`: no search was requested.
     pub(super) fn new_search(&mut self, is_forked: bool) -> Option<SettingSearch> {
         let options = self.options.request.auto.clone()?;
         Some(match self.start_search(&options, is_forked) {
@@ -84,8 +84,8 @@ impl Agent {
         })
     }
 
-    /// Ends the search before anything is held if what waits might fill a GPU unseen: JAX and TensorFlow reserve
-    /// its memory in advance, and garbage holds parts of that.
+    /// Ends the search, before anything is held, if waiting garbage might fill a GPU unseen: JAX and TensorFlow reserve
+    /// a GPU's memory in advance, and garbage holds parts of it.
     pub(super) fn leave_reserved_memory(&mut self) {
         const RESERVES: [&CStr; 2] = [c"jaxlib", c"tensorflow"];
         let api = self.api;
@@ -108,8 +108,8 @@ impl Agent {
         }
     }
 
-    /// Whether there is no search any more as the program forbids itself system calls: what memory and time its
-    /// settings take cannot be measured, and they are given back.
+    /// Whether the search ends because the program has forbidden itself system calls. The memory and time that its
+    /// settings take can no longer be measured, and the settings are given back.
     fn is_search_confined(&mut self) -> bool {
         let is_over = is_noticed() && matches!(self.search, Some(SettingSearch::Runs(_)));
         if is_over {

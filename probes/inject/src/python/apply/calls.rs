@@ -1,6 +1,5 @@
-//! What the program itself asks of its collector: the lines that call functions of the module gc, and
-//! the settings that it wants. Noted from [`collector_functions`](crate::python::collector_functions), read by the
-//! agent.
+//! What the program itself asks of its collector: the lines that call functions of the module gc, and the settings that
+//! it wants. Noted by [`collector_functions`](crate::python::collector_functions), read by the agent.
 
 use super::quiet;
 use super::sums::{Totals, totals};
@@ -15,13 +14,13 @@ use std::sync::{Mutex, MutexGuard};
 /// Most lines of each kind that are kept.
 pub(super) const MOST_LINES: usize = 100;
 
-/// Longest name of a line in bytes; of a longer one the end is kept.
+/// Longest name of a line in bytes; longer names keep their end.
 const LONGEST: usize = 200;
 
 /// The program's calls. Locked for short: no Python code runs meanwhile.
 static CALLS: Mutex<Option<ProgramCalls>> = Mutex::new(None);
 
-/// What the program called, and wants.
+/// The program's calls and wishes.
 pub(super) struct ProgramCalls {
     layout: Option<RawFrameLayout>,
     /// The thresholds and whether to collect, as the program last set them: given back with the

@@ -1,4 +1,4 @@
-//! What collections cost in CPU time, and what full ones leave: for the search for a setting. Noted by
+//! The CPU time of collections, and the objects that full ones leave: for the search for a setting. Noted by
 //! [`super::sums`] while a search runs.
 
 use crate::process_ring::{now_ns, process_cpu_ns, thread_cpu_ns, tid};

@@ -1,4 +1,4 @@
-//! What the agent reports: facts of the process and the build, and the line for people.
+//! The agent's report: facts of the process and the build, and the line for people.
 
 use super::agent::Agent;
 use super::calls;
@@ -32,7 +32,7 @@ impl Agent {
         }
     }
 
-    /// Warnings of what the settings do in this build.
+    /// Warnings about the effect of the settings in this build.
     pub(super) fn warn_of_build(&mut self) {
         let (is_free_threaded, is_incremental) =
             (self.api.is_free_threaded(), is_incremental(self.api));
@@ -76,7 +76,7 @@ impl Agent {
         }
     }
 
-    /// Reads what changes all the time. Needs no lock of the interpreter.
+    /// Updates the values that change all the time. Needs no lock of the interpreter.
     pub(super) fn update_report(&mut self, now: u64) {
         let auto = self.search_report();
         let report = &mut self.report;

@@ -14,7 +14,7 @@ use gctrace_tuner::{
 
 /// The search in one process.
 pub(super) enum SettingSearch {
-    /// There is none: why.
+    /// No search is possible, and why.
     Unsupported(&'static str),
     Runs(Box<RunningSearch>),
 }
@@ -23,7 +23,7 @@ pub(super) struct RunningSearch {
     pub(super) decider: Decider,
     /// `None`: there is no other rank.
     pub(super) link: Option<RankLink>,
-    /// What the program last wanted.
+    /// The program's last wish.
     pub(super) is_enabled: bool,
     /// The program has set thresholds since the last step.
     pub(super) has_set: bool,
@@ -65,7 +65,7 @@ impl Decider {
     }
 }
 
-/// What rank 0 has in place.
+/// The orders that rank 0 has in place.
 const ORDERS_FILE: &str = "ranks.orders";
 /// A rank has hardly any memory left.
 const ALARM_FILE: &str = "ranks.alarm";
@@ -90,7 +90,7 @@ pub(super) struct RankLink {
     published: Option<RankOrders>,
 }
 
-/// What a look at the other ranks shows.
+/// News from a look at the other ranks.
 pub(super) enum RankNews {
     Nothing,
     /// Rank 0 waits for a rank that has not started.
@@ -218,7 +218,7 @@ fn follower_file(rank: u32) -> String {
 /// Whether a process exists. Another process may have its id by now; that is rare: ids are given out in turn.
 fn lives(pid: u32) -> bool {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
-    // SAFETY: signal 0 is none. For a process of another user it fails: there is none in the folder.
+    // SAFETY: signal 0 sends no signal. The folder has no process of another user; the call would fail for it.
     pid > 0 && unsafe { libc::kill(pid, 0) } == 0
 }
 

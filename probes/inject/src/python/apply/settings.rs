@@ -88,7 +88,7 @@ impl Agent {
         }
     }
 
-    /// What comes now is the time after.
+    /// From now on everything counts for the time after.
     fn all_applied(&mut self) {
         self.sum_up(now_ns(), totals());
         self.report.after = Some(CollectionSums::default());

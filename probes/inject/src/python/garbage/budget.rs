@@ -17,7 +17,7 @@ pub(in crate::python) struct Budget {
     /// Time beside it, in ns.
     prepaid_ns: u64,
     spent_ns: u64,
-    /// What may have been spent by the CPU time last read.
+    /// The allowed spending at the CPU time last read.
     allowed_ns: u64,
     /// k.
     every: u32,

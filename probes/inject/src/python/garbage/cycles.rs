@@ -1,8 +1,8 @@
-//! The cycles of a collection's garbage (`--garbage cycles`): what refers to what by `tp_traverse`,
-//! and the signature of each cycle.
+//! The cycles of a collection's garbage (`--garbage cycles`): its references, by `tp_traverse`, and the signature of
+//! each cycle.
 //!
-//! A component is known by the kinds of objects on its shortest cycle. The references of the first
-//! one of its kind are named; those after it are only counted.
+//! A component is known by the kinds of objects on its shortest cycle. For the first component of its kind the
+//! references are named; later ones are only counted.
 
 use super::graph::{Components, Graph, Search};
 use super::layout::{COLLECTING, TypeView, head_of, type_of};
@@ -48,7 +48,7 @@ pub(super) struct CycleReader {
     /// How many of them before this collection.
     before: usize,
     ring: u32,
-    /// What an object took the last time, in ns.
+    /// Time per object in the last examination, in ns.
     each_ns: u64,
 }
 
@@ -78,7 +78,7 @@ impl CycleReader {
         self.is_full = false;
     }
 
-    /// What examining the objects added will take, in ns, judged by the last time.
+    /// Estimated time for examining the added objects, in ns, from the last examination.
     pub(super) fn estimate_ns(&self) -> u64 {
         self.nodes.len() as u64 * self.each_ns
     }
@@ -117,7 +117,7 @@ impl CycleReader {
         // SAFETY: as the caller promises.
         let counts = unsafe { self.count(ring, tally, kinds) }.ok();
         let objects = self.nodes.len() as u64;
-        // Of few objects the names of references take most of it.
+        // With few objects, the names of references take most of the time.
         if objects > 1000 {
             self.each_ns = gctrace_units::duration_ns(start_ns, now_ns()) / objects;
         }
@@ -224,7 +224,7 @@ impl CycleReader {
 /// Sums of one signature.
 struct Sum {
     count: RingCycleCount,
-    /// Objects on cycles and those held.
+    /// Objects on cycles and held objects.
     objects: u64,
     bytes: Option<u64>,
 }
@@ -315,7 +315,7 @@ impl Numbers {
     }
 }
 
-/// What `tp_traverse` visits for.
+/// The argument of `tp_traverse`'s visits.
 struct Visited<'a> {
     nodes: &'a [GarbageNode],
     numbers: Numbers,

@@ -7,7 +7,8 @@ use std::collections::{TryReserveError, VecDeque};
 /// Objects searched from in a component for its shortest cycle.
 const STARTS: usize = 16;
 
-/// Edges followed in a component for that, in all; of a larger one, at least all once.
+/// Maximum number of edges followed in a component for that search, in all; in a larger component all edges at least
+/// once.
 const MOST_EDGES: usize = 4096;
 
 /// A graph by adjacency: the references of object `n` are `targets[starts[n]..starts[n + 1]]`.

@@ -23,7 +23,7 @@ use gctrace_ring::{NO_TEXT, TextId};
 /// `type_name` of a type with an unreadable name.
 const UNREADABLE: &str = "[type not readable]";
 
-/// What identifies a kind of object during one walk.
+/// The identity of a kind of object during one walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ObjectKey {
     /// Address of the type.
@@ -53,7 +53,7 @@ pub(super) enum CodePath {
 /// Reads kinds in one interpreter.
 pub(super) struct KindReader {
     api: &'static PythonApi,
-    /// Of its version, the second number.
+    /// The second number of the version.
     minor: u8,
     /// `__module__`, interned.
     module: OwnedRef,
@@ -122,7 +122,7 @@ impl KindReader {
         (self.path(class) == CodePath::None).then(|| instances.distance(class)).flatten()
     }
 
-    /// The code that an object belongs to, and the line; null and 0 if there is none.
+    /// The code that an object belongs to, and the line; null and 0 without code.
     ///
     /// # Safety
     /// The lock is held; the object is whole, and `path` its type's.
@@ -148,7 +148,7 @@ impl KindReader {
         }
     }
 
-    /// The code of what a cell or a bound method refers to.
+    /// The code of the object that a cell or a bound method refers to.
     unsafe fn content(&self, object: Object) -> (Object, u32) {
         if object.is_null() {
             return (NULL, 0);

@@ -23,8 +23,8 @@ pub(super) struct GcHead {
 /// Bits of both fields that are flags.
 pub(super) const FLAGS: usize = GC_FLAGS as usize;
 
-/// `_PyGC_PREV_MASK_COLLECTING`: the object is among those being collected. Set on everything
-/// unreachable from the moment that weakrefs are handled until finalizers have run.
+/// `_PyGC_PREV_MASK_COLLECTING`: the object is being collected. Set on everything unreachable from the handling of
+/// weakrefs until finalizers have run.
 pub(super) const COLLECTING: usize = 2;
 
 /// The head of an object.

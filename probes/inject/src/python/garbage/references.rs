@@ -28,7 +28,7 @@ const CLASS: Fields = &[
 /// Finds names in one interpreter.
 pub(super) struct ReferenceNames {
     api: &'static PythonApi,
-    /// Of its version, the second number.
+    /// The second number of the version.
     minor: u8,
     /// Offset of `ht_cached_keys` in heap types; `None` if unknown.
     cached_keys: Option<u64>,
@@ -281,7 +281,7 @@ impl ReferenceNames {
 
 /// The name of a slot (`__slots__`), or of a member of a type of an extension.
 unsafe fn member(class: TypeView, from: Object, to: Object) -> Option<String> {
-    /// More members, or bases, than any type has.
+    /// More than the members, or bases, of any type.
     const MANY: u64 = 1000;
     let mut class = Some(class);
     for _ in 0..MANY {
@@ -315,8 +315,8 @@ fn known_class(api: &'static PythonApi) -> Option<(OwnedRef, OwnedRef)> {
     Some((class, code))
 }
 
-/// Offset of `ht_cached_keys`, if `ht_qualname` before it is what `PyType_GetQualName` returns. `None`
-/// before 3.11, where it is not needed.
+/// Offset of `ht_cached_keys`, if `PyType_GetQualName` returns the `ht_qualname` before it. `None` before 3.11, where
+/// it is not needed.
 fn cached_keys(api: &'static PythonApi, minor: u8) -> Option<u64> {
     let (class, _) = known_class(api)?;
     let at = type_qualname(minor);

@@ -23,7 +23,7 @@ pub(in crate::python) fn wrapped_by(allocator: &MemAllocator) {
     }
 }
 
-/// Reads what a block is, of the blocks that were allocated since the last collection or so.
+/// Reads the kind of a block, for blocks allocated since about the last collection.
 pub(super) struct ReusedBlocks {
     api: &'static PythonApi,
     /// Types behind a collector's head.

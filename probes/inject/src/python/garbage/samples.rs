@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 /// Mean number of allocations per sample.
 pub(super) const EVERY: u32 = 256;
 
-/// Blocks remembered: the bitmap takes 4 KiB of the processor's first cache, the slots 512 KiB of
-/// memory at most. A block has two slots side by side; of three samples there one is dropped.
+/// Blocks remembered: the bitmap takes 4 KiB of the processor's first cache, the slots 512 KiB of memory at most. A
+/// block has two slots side by side; the third sample there displaces one.
 const SLOTS: usize = 1 << 15;
 
 /// Samples at most. Both slots are taken for 2.6 % then (Poisson, 1/4 a pair).

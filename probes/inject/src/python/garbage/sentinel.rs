@@ -33,7 +33,7 @@ pub(super) struct Sentinel {
     method: Object,
     /// Its `__self__`, a list with it.
     list: Object,
-    /// What the collector calls.
+    /// Called by the collector.
     callback: OwnedRef,
     weak: Option<OwnedRef>,
     /// The weak reference was called, and has to be replaced.
@@ -188,7 +188,7 @@ pub(super) fn take_back(api: &PythonApi, planted: &Planted) -> Option<TakenBack>
     }
     // Without them there is no sentinel.
     let (untrack, method_self) = (api.PyObject_GC_UnTrack?, api.PyMethod_Self?);
-    // SAFETY: planted, so nobody has freed it; the lock is held.
+    // SAFETY: planted, so it has not been freed; the lock is held.
     let list = unsafe {
         (api.Py_IncRef)(method);
         method_self(method)

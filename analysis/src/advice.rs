@@ -1,5 +1,5 @@
-//! What to do next: one list of changes, by what they save. The rules (`rules.rs`) name some, the waits of the
-//! main thread the others.
+//! What to do next: one list of changes, by what they save. Some come from the rules (`rules.rs`), the others from
+//! the waits of the main thread.
 
 pub(crate) mod facts;
 mod idle;
@@ -28,7 +28,7 @@ struct Candidate {
 }
 
 impl Advice {
-    /// What it is likely to save, in ns, for the order: what it usually saves of its bound.
+    /// What it is likely to save, in ns, for the order: the usual share of its bound.
     fn likely_ns(&self) -> u64 {
         let bound_ns = self.effect.saves_at_most_ns.unwrap_or(0);
         let usual = self.effect.usual.map_or(UNMEASURED, |usual| usual.median);

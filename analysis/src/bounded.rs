@@ -76,7 +76,7 @@ impl<T: Copy, const ROOM: usize> ThinnedSeries<T, ROOM> {
         self.every == 1
     }
 
-    /// The entries kept, in the order in which they were added.
+    /// The entries kept, in order of addition.
     pub(crate) fn points(&self) -> &[T] {
         &self.points
     }

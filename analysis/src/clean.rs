@@ -46,8 +46,8 @@ pub fn lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// `text` of several lines: like [`lines()`], but keeps gctrace's own colors. What it has of others went through
-/// [`line()`] before, as they could have the same colors.
+/// `text` of several lines: like [`lines()`], but keeps gctrace's own colors. Text of others went through [`line()`]
+/// before, as it could contain the same colors.
 pub fn text(text: &str) -> Cow<'_, str> {
     if !text.contains(|char| char != '\n' && is_harmful(char)) {
         return Cow::Borrowed(text);

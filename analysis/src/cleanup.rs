@@ -1,10 +1,9 @@
-//! What the explicit cleanup of a process gave back, by its lines: `gc.collect()`, and PyTorch's cached
-//! device memory (`torch.cuda.empty_cache()`).
+//! What the explicit cleanup of a process gave back, by its lines: `gc.collect()`, and PyTorch's cached device memory
+//! (`torch.cuda.empty_cache()`).
 //!
-//! The injected library records calls of `empty_cache()`. Where it is not loaded they are inferred: CUDA
-//! calls of one thread that free memory, in a row, across which what PyTorch's allocator has reserved
-//! falls. The line is that of the `gc.collect()` before it on the same thread, if there is one; programs
-//! call the two together.
+//! The injected library records calls of `empty_cache()`. Where it is not loaded they are inferred: CUDA calls of one
+//! thread that free memory, in a row, while the memory reserved by PyTorch's allocator falls. The line is taken from
+//! the `gc.collect()` before it on the same thread, if there is one; programs call the two together.
 
 pub(crate) mod figures;
 pub mod words;
@@ -271,7 +270,7 @@ impl CleanupSums {
         }
     }
 
-    /// Keeps freeing calls across which what is reserved fell.
+    /// Keeps freeing calls if the reserved memory fell across them.
     fn settle(&mut self, mut open: Emptied) {
         let index = self.emptied.len();
         if index >= KEPT {
@@ -403,7 +402,7 @@ impl CleanupSums {
 }
 
 impl Emptied {
-    /// What it returned, what of it was taken again until the next one, and after which time half of it was.
+    /// The memory it returned, the part of it taken again until the next one, and the time until half of it was.
     fn gave(&self) -> (u64, u64, Option<u64>) {
         let returned = self.before - self.after;
         let taken = self.most_after.saturating_sub(self.after).min(returned);
@@ -411,7 +410,7 @@ impl Emptied {
         (returned, taken, again)
     }
 
-    /// Adds what is reserved at a time after it.
+    /// Adds the memory reserved at a time after it.
     fn see(&mut self, at_ns: u64, reserved: u64) {
         self.most_after = self.most_after.max(reserved);
         let half = (self.before - self.after) / 2;

@@ -1,9 +1,8 @@
 //! Runs before and after a change, compared.
 //!
-//! Owns what is compared and how sure a difference is. Each run goes through the aggregator by
-//! itself; its [`Report`] has the figures, and the training phase in parts. Parts are resampled
-//! within runs, and runs within a side (`gctrace_stats`); of one run on a side there are figures and
-//! no verdict.
+//! Decides what is compared and how sure a difference is. Each run goes through the aggregator by itself; its
+//! [`Report`] has the figures, and the training phase in parts. Parts are resampled within runs, and runs within a
+//! side (`gctrace_stats`). A side with a single run has figures and no verdict.
 
 mod facts;
 mod figures;
@@ -92,7 +91,7 @@ impl FigureComparison {
     }
 }
 
-/// What is compared of one run.
+/// Facts compared of one run.
 struct RunFacts<'a> {
     series: Option<&'a TrainingSeries>,
     phases: Option<&'a PhasesReport>,
@@ -158,7 +157,7 @@ impl<'a> RunFacts<'a> {
         })
     }
 
-    /// CPU time in the parts, in ns per step or second; `None` if that of one is unknown.
+    /// CPU time in the parts, in ns per step or second; `None` if it is unknown for one part.
     fn cpu_ns(&self, per: RateUnit, of: fn(&TrainingPart) -> Option<u64>) -> Option<f64> {
         let parts = &self.series?.parts;
         let cpu_ns: Option<Vec<u64>> = parts.iter().map(of).collect();

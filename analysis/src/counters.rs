@@ -25,10 +25,10 @@ pub struct CountersReport {
     pub inside_ipc: Option<f64>,
     /// Instructions per cycle outside pauses; `null` if unknown.
     pub outside_ipc: Option<f64>,
-    /// Pauses whose per-CPU values were dropped, because the thread migrated to another CPU unseen
-    /// or a reading was interrupted.
+    /// Pauses with per-CPU values dropped, because the thread migrated to another CPU unseen or a reading was
+    /// interrupted.
     pub migrated_pauses: u64,
-    /// Processes whose totals are too low for the same reason.
+    /// Processes with totals too low for the same reason.
     pub migrated_processes: u64,
     /// Pauses with values scaled because counters were multiplexed.
     pub scaled_pauses: u64,

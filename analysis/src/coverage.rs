@@ -12,8 +12,8 @@ impl Analysis {
         self.all.count() > 0 || self.traces.iter().any(|trace| trace.header.is_some())
     }
 
-    /// What the traces cannot show. `timelines`: merged, one per process. `processes`: number of
-    /// those that ran the collector. `has_calls`: whether CUDA calls were recorded.
+    /// What the traces cannot show. `timelines`: merged, one per process. `processes`: number of processes that ran
+    /// the collector. `has_calls`: whether CUDA calls were recorded.
     pub(crate) fn not_covered(
         &self,
         timelines: &[KeptTimeline],

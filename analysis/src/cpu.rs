@@ -26,13 +26,13 @@ pub struct CpuReport {
     pub trace: usize,
     /// Process id on the host.
     pub pid: u32,
-    /// Time for which the process was observed, in ns.
+    /// Observed time of the process, in ns.
     pub observed_ns: u64,
     /// Samples a second of CPU time of a thread.
     pub hertz: u64,
     /// All samples.
     pub samples: u64,
-    /// Those of threads in a collection.
+    /// Samples of threads in a collection.
     pub in_pauses: u64,
     /// What Python code collections ran, finalizers for example (inferred); `null` if none was seen.
     pub called: Option<CalledSamples>,
@@ -68,7 +68,7 @@ pub struct CalledSamples {
 pub struct CpuLine {
     /// The line; `null`: no Python stack, as in native threads.
     pub line: Option<Location>,
-    /// Its samples, those of the functions that it calls included.
+    /// Its samples, including samples of the functions that it calls.
     pub samples: u64,
 }
 
@@ -117,7 +117,7 @@ impl CpuSums {
         self.stacks().next().is_none()
     }
 
-    /// Samples by stack, of those with one.
+    /// Samples by stack, where there is one.
     pub(crate) fn stacks(&self) -> impl Iterator<Item = (NodeId, u64)> + use<'_> {
         self.by_stack.iter().filter_map(|((node, _), samples)| Some(((*node)?, *samples)))
     }
@@ -130,7 +130,7 @@ impl CpuSums {
         }
     }
 
-    /// What collections call: a thread in one has the stack that triggered it, or one that stands on that.
+    /// What collections call: a thread in one has the stack that triggered it, or a stack on top of that.
     fn called(&self, triggers: &BTreeSet<NodeId>, tree: &StackTree) -> Option<CalledSamples> {
         let mut inside: BTreeMap<Function<'_>, (u64, &Location)> = BTreeMap::new();
         let mut outside = BTreeSet::new();
@@ -202,7 +202,7 @@ fn function(line: &Location) -> Function<'_> {
     (&line.file, &line.function)
 }
 
-/// Adds to the samples of a key, or to those of an unknown one if there are too many.
+/// Adds to the samples of a key, or, if there are too many keys, to the samples of an unknown one.
 fn count<K: Ord + Default>(sums: &mut BTreeMap<K, u64>, key: K, samples: u64) {
     let fits = sums.len() < KEPT || sums.contains_key(&key);
     add_to(sums.entry(if fits { key } else { K::default() }).or_default(), samples);

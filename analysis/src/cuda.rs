@@ -39,7 +39,7 @@ pub struct CudaFunction {
     pub name: String,
     /// Number of calls that were recorded individually.
     pub count: u64,
-    /// Time in the calls, in ns; 0 for launches and events, whose return is not recorded.
+    /// Time in the calls, in ns; 0 for launches and events: their return is not recorded.
     pub time_ns: u64,
     /// Length of the longest call, in ns; 0 as for `time_ns`.
     pub max_ns: u64,
@@ -77,7 +77,7 @@ type Device = (u32, i8);
 /// Sums over one trace.
 #[derive(Debug, Default)]
 pub(crate) struct CudaSums {
-    /// By API and name, which the values lack.
+    /// By API and name; the values lack these.
     functions: BTreeMap<(&'static str, String), CudaFunction>,
     totals: CudaReport,
     /// First and last launch.
@@ -147,14 +147,14 @@ impl CudaSums {
         add_to(&mut self.totals.backward_ns, length_ns);
     }
 
-    /// Devices on which a process's torch had memory.
+    /// Devices with memory of a process's torch.
     pub(crate) fn devices_of(&self, pid: u32) -> usize {
         let devices = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
         devices.count()
     }
 
-    /// Device memory that a process freed during pauses, and the most that PyTorch reserved, in
-    /// bytes, summed over devices; nothing of those whose blocks are not seen.
+    /// Device memory that a process freed during pauses, and the most that PyTorch reserved, in bytes, summed over
+    /// devices. Devices with unseen blocks do not count.
     pub(crate) fn memory_of(&self, pid: u32) -> (u64, u64) {
         let devices = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
         let devices = devices.filter(|(_, memory)| memory.reports_blocks);

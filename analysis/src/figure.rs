@@ -1,11 +1,11 @@
-//! What figures of all features have in common: how one is declared, what they rest on, counts with times, and places.
+//! What figures of all features have in common: a declaration, their basis, counts with times, and places.
 
 use crate::time::{add_to, sum};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// Types that are serialized as what they display.
+/// Types serialized as their displayed text.
 macro_rules! serialized_as_text {
     ($($type:ty),+) => {$(
         impl serde::Serialize for $type {
@@ -105,7 +105,7 @@ pub struct DeviceId {
     pub device: u32,
 }
 
-/// What a figure is counted in, which decides how it is shown.
+/// Unit of a figure; it decides the display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A number of things, or of things per time; 1 and 0 for yes and no.
@@ -133,7 +133,7 @@ pub enum Nature {
     Total,
     /// It need not grow, and holds when a process has ended: a start, a maximum, a description.
     Lasting,
-    /// The value of now, which a process that ended has not.
+    /// The current value; a process that ended has none.
     Level,
 }
 
@@ -150,7 +150,7 @@ pub enum Value<'a> {
     Durations(&'a [u64], u64),
 }
 
-/// The name of a label, and its value, which a recorded program may control.
+/// The name of a label, and its value; a recorded program may control the value.
 pub type Label<'a> = (&'static str, Cow<'a, str>);
 
 /// A value with the labels that tell it from the others of the same figure.
@@ -172,10 +172,10 @@ pub struct Figure<S> {
     pub unit: Unit,
     /// How it comes about over time.
     pub nature: Nature,
-    /// What it rests on. `None` for settings and facts, and where the help contains it.
+    /// Its basis. `None` for settings and facts, and where the help contains it.
     pub basis: Option<Basis>,
-    /// One sentence without a period, quotation marks or backslashes: HELP of the metric, overlay of
-    /// `top`. `{of}` stands for whose figure it is.
+    /// One sentence without a period, quotation marks or backslashes: HELP of the metric, overlay of `top`. `{of}`
+    /// stands for the owner of the figure.
     pub help: &'static str,
     /// How its values are found in an `S`.
     pub get: Get<S>,
@@ -222,12 +222,12 @@ impl<S> Figure<S> {
     }
 }
 
-/// A label whose value is a number, in decimal.
+/// A label with a number as value, in decimal.
 pub fn number(name: &'static str, value: u32) -> Label<'static> {
     (name, Cow::Owned(value.to_string()))
 }
 
-/// A label whose value is a text.
+/// A label with a text as value.
 pub const fn word<'a>(name: &'static str, value: &'a str) -> Label<'a> {
     (name, Cow::Borrowed(value))
 }
@@ -237,7 +237,7 @@ pub(crate) fn one<'a>(label: Label<'a>, value: Value<'a>) -> LabeledValue<'a> {
     (vec![label], value)
 }
 
-/// What has labels only.
+/// A figure with labels only.
 pub(crate) fn info<'a>(labels: impl IntoIterator<Item = Label<'a>>) -> Vec<LabeledValue<'a>> {
     vec![(labels.into_iter().collect(), Value::Whole(1))]
 }

@@ -10,7 +10,7 @@ use gctrace_event::{GcReason, Pause};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What is still freed after `gc.freeze()`.
+/// Objects still freed after `gc.freeze()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AfterFreeze {
     /// Always inferred: a full collection went through less than half of what the one before left.

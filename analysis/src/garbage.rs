@@ -1,7 +1,7 @@
 //! What the collector frees: garbage of one process by kind of object and by cycle.
 //!
-//! Owns which pause garbage belongs to, what an examined collection stands for, and the bounds: the
-//! report on traces keeps more kinds than the live view.
+//! Assigns garbage to its pause, scales examined collections to all, and owns the bounds: the report on traces keeps
+//! more kinds than the live view.
 
 mod classes;
 mod figures;
@@ -30,7 +30,7 @@ const WAITING: usize = 64;
 const RECENT: usize = 8;
 /// Types counted one by one.
 const TYPES: usize = 20;
-/// Index of garbage whose pause is unknown.
+/// Index of garbage with an unknown pause.
 const UNKNOWN: usize = GENERATIONS - 1;
 
 /// Sums over the garbage of one process.
@@ -43,7 +43,7 @@ pub(crate) struct GarbageSums {
     strata: [Stratum; GENERATIONS],
     /// Its counts and sums.
     totals: GarbageReport,
-    /// Objects in garbage whose cycles were examined; `None` if none was.
+    /// Objects in garbage with examined cycles; `None` if none was.
     cycle_garbage: Option<u64>,
     /// The objects of each examined collection.
     garbage: CountSeries,
@@ -166,7 +166,7 @@ impl GarbageSums {
     pub(crate) fn describe(&mut self, kind: &ObjectKind) {
         let key = ObjectKind { pid: 0, id: 0, ..kind.clone() };
         let key = self.classes.generalized(key);
-        // Dropped kinds are the rest of the garbage, which the report derives.
+        // Dropped kinds are the rest of the garbage; the report derives it.
         self.kinds.name(kind.id, key);
     }
 

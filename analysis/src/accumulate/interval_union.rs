@@ -1,9 +1,8 @@
-//! Time covered by intervals that overlap, nest and arrive late, with each time counted once,
-//! incrementally.
+//! Time covered by intervals that overlap, nest and arrive late. Each time counts once, incrementally.
 //!
-//! Owns which part of an interval is new. What is kept to know it is bounded by number and, for the
-//! live view, by age: the new part of intervals before that is unknown. Complete lists are
-//! `time/intervals.rs`, which takes the space of one sorted list and no time per interval.
+//! Finds the new part of an interval. The intervals kept for this are limited in number and, for the live view, in
+//! age. For an interval that starts before them, the new part is unknown. Complete lists are in `time/intervals.rs`:
+//! they take the space of one sorted list and no time per interval.
 
 use crate::bounded::{Keep, WINDOW_NS};
 use crate::time::add_to;
@@ -25,8 +24,8 @@ pub(crate) struct IntervalUnion {
 }
 
 impl IntervalUnion {
-    /// Keeps at most `most` disjoint intervals. Of an interval that starts before those, the part
-    /// before is not counted with [`Keep::Window`]; with [`Keep::All`] it is, maybe twice.
+    /// Keeps at most `most` disjoint intervals. If an interval starts before them, the earlier part is not counted
+    /// with [`Keep::Window`]; with [`Keep::All`] it is, maybe twice.
     pub(crate) fn new(keep: Keep, most: usize) -> Self {
         Self { keep, most, ..Self::default() }
     }
@@ -112,7 +111,7 @@ impl IntervalUnion {
         self.length_ns
     }
 
-    /// Whether an interval started before those that were kept.
+    /// Whether an interval started before the kept ones.
     pub(crate) fn inexact(&self) -> bool {
         self.inexact
     }

@@ -1,6 +1,6 @@
 //! Pauses one by one, for a page that draws them.
 //!
-//! Owns which are kept: of too many the longest. The others are summed by time.
+//! Chooses the pauses to keep: if there are too many, the longest. The others are summed by time.
 
 use crate::pauses::{generation_index, known_generation};
 use crate::report::PauseTotal;
@@ -8,9 +8,9 @@ use crate::stacks::{MovedNodes, NodeId, StackTree, TraceFrames};
 use gctrace_event::{FrameId, GcReason, Pause};
 use std::collections::{BTreeMap, HashMap};
 
-/// Times that the pauses of a trace which are not kept are summed by, at most.
+/// Most slots of time, per trace, that sum the other pauses.
 const SLOTS: usize = 1024;
-/// Length of such a time at first, in ns, as a power of two: 1 ms.
+/// Length of a slot at first, in ns, as a power of two: 1 ms.
 const FIRST_SHIFT: u32 = 20;
 
 /// One pause.
@@ -18,7 +18,7 @@ const FIRST_SHIFT: u32 = 20;
 pub struct ListedPause {
     /// Its place in [`crate::PauseList::processes`].
     pub process: usize,
-    /// Start, in ns after that of the first trace.
+    /// Start, in ns after the start of the first trace.
     pub at_ns: u64,
     /// Length, in ns, as in the report.
     pub duration_ns: u64,
@@ -65,7 +65,7 @@ pub(crate) struct KeptPauses {
 }
 
 impl KeptPauses {
-    /// None yet, of which `most` are kept at least, and twice as many at most.
+    /// Keeps none yet, later at least `most` and at most twice as many.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, pauses: Vec::new(), dropped: Vec::new() }
     }
@@ -98,7 +98,7 @@ impl KeptPauses {
         }
     }
 
-    /// Adds those of another analysis, whose traces and processes follow so many.
+    /// Adds the pauses of another analysis. Its traces and processes follow this many.
     pub(crate) fn append(
         &mut self,
         other: Self,
@@ -205,7 +205,7 @@ mod tests {
             prop_assert_eq!(count as usize + kept.pauses.len(), pauses.len());
             let shown: u64 = kept.pauses.iter().map(|kept| kept.pause.duration_ns).sum();
             prop_assert_eq!(shown + time_ns, pauses.iter().map(|(_, ns, _)| ns).sum::<u64>());
-            // The longest are among those that are kept.
+            // The longest are among the kept ones.
             let mut lengths: Vec<u64> = pauses.iter().map(|(_, ns, _)| *ns).collect();
             lengths.sort_unstable();
             let least = lengths.iter().rev().nth(most - 1).copied().unwrap_or(0);

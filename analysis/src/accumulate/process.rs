@@ -192,7 +192,7 @@ impl ProcessState {
         (start, end.max(start), basis)
     }
 
-    /// Time for which its Python code was blocked, in ns, and whether that is known.
+    /// Time with its Python code blocked, in ns, and whether this time is known.
     pub(crate) fn stopped_ns(&self) -> (u64, bool) {
         let paused = self.sums.paused.length_ns();
         match self.tally.stopped_ns() {
@@ -319,10 +319,10 @@ impl ProcessState {
     }
 
     fn workload(&self, about: &OtherRecords, observed_ns: u64) -> Workload {
-        /// A script that runs for longer is one that a person waits for, or a service.
+        /// A script that runs for longer is a service, or a person waits for it.
         const SHORT_NS: u64 = 60_000_000_000;
         let command = self.sums.described.as_ref().map(|process| &process.command);
-        // `python -m ipykernel_launcher`, which all front ends start.
+        // `python -m ipykernel_launcher`, started by all front ends.
         let is_kernel =
             |command: &Vec<String>| command.iter().any(|word| word.contains("ipykernel"));
         if command.is_some_and(is_kernel) {

@@ -27,7 +27,7 @@ pub(crate) struct TraceState {
     /// First and last time of anything.
     pub(crate) span: FirstToLast,
     pub(crate) effort: PauseTotal,
-    /// Its processes beyond those that are listed.
+    /// Its processes beyond the listed ones.
     pub(crate) unlisted: UnlistedSums,
     pub(crate) max_ns: Option<u64>,
     pub(crate) sources: SourceCounts,
@@ -106,7 +106,7 @@ impl TraceState {
 /// Metadata of a trace of the PyTorch profiler.
 #[derive(Debug, Default)]
 pub(crate) struct ProfilerMetadata {
-    /// Unix time, in ns, from which its timestamps count.
+    /// Unix time of timestamp 0, in ns.
     base_unix_ns: Option<u64>,
     pub(crate) trace_id: Option<String>,
     pub(crate) host: Option<String>,

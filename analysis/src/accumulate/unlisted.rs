@@ -52,7 +52,7 @@ pub(crate) struct UnlistedSums {
 #[derive(Debug, Default)]
 pub(crate) struct UnlistedProcesses {
     processes: HashMap<u32, UnlistedProcess>,
-    /// Sums over processes whose id was reused.
+    /// Sums over processes with a reused id.
     sums: UnlistedSums,
     /// Their stacks and counters.
     together: Option<Box<ProcessState>>,

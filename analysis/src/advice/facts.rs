@@ -17,7 +17,7 @@ const FEW_OBJECTS: u64 = 20_000;
 const FEW_RATIO: f64 = 0.01;
 /// Memory that collections gave back, in bytes, is more than nothing from here on.
 const GIVEN_BACK: u64 = 16 << 20;
-/// So many instances of a class, which are that part of the examined garbage, are what a program makes again and again.
+/// A program makes instances of a class again and again from this number and this part of the examined garbage on.
 const INSTANCES: f64 = 100.0;
 const INSTANCES_RATIO: f64 = 0.2;
 /// An explicit collection that frees fewer objects frees next to nothing.
@@ -27,8 +27,9 @@ const HANGS_NS: u64 = 2_000_000_000;
 /// A heap of more objects is worth freezing: a full collection of it takes some 10 ms.
 const LARGE_HEAP: u64 = 200_000;
 
-/// Code that collections run is seen by this share of the samples in them. A single one is enough: a short program has
-/// ten in all, and to disable a collector that frees something costs more than to keep one that frees nothing.
+/// Code that collections run appears in at least this share of their samples. A single sample is enough: a short
+/// program has ten in all. To disable a collector that frees something costs more than to keep one that frees
+/// nothing.
 const CALLED_RATIO: f64 = 0.05;
 /// From CPython 3.13 on `gc_collect_main` calls the functions in `gc.callbacks` itself.
 const CALLBACKS_INSIDE: u32 = 13;
@@ -86,8 +87,8 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The part of the containers that were allocated between young collections which these freed, at
-    /// most; `None` if unknown.
+    /// The part of the containers allocated between young collections that these collections freed, at most; `None`
+    /// if unknown.
     pub(super) fn garbage_ratio(&self) -> Option<f64> {
         let young = self.phase.map_or(self.process.by_generation[0].count, |phase| phase.young);
         let settings = self.process.settings.as_ref();
@@ -116,13 +117,13 @@ impl<'a> Facts<'a> {
         self.finalizer().filter(|_| self.counts_nothing() == Some(true))
     }
 
-    /// Whether its collections free next to nothing; `None` if what they free is unknown.
+    /// Whether its collections free next to nothing; `None` if unknown.
     pub(super) fn frees_nothing(&self) -> Option<bool> {
         Some(self.counts_nothing()? && self.finalizer().is_none())
     }
 
-    /// Whether what they free are instances of classes, each of which may own much. In-process, what collections give
-    /// back is measured.
+    /// Whether they free instances of classes; each of these may own much. In-process, the memory that collections
+    /// give back is measured.
     pub(super) fn may_free_buffers(&self) -> bool {
         let garbage = self.process.garbage.as_ref();
         let mut kinds = garbage.iter().flat_map(|garbage| &garbage.kinds);
@@ -157,8 +158,8 @@ impl<'a> Facts<'a> {
         )
     }
 
-    /// Whether the program is a script that ends by itself: nothing waits in it for more work, and what is
-    /// never freed ends with it.
+    /// Whether the program is a script that ends by itself: nothing in it waits for more work, and objects never
+    /// freed end with it.
     pub(super) fn ends(&self) -> bool {
         let trace = self.report.traces.get(self.process.trace);
         let by_itself =
@@ -178,8 +179,8 @@ impl<'a> Facts<'a> {
         sum(called.map(|called| called.time_ns))
     }
 
-    /// For how long a collection had not ended when the process or the recording did, in ns; `None` if none hung.
-    /// Probes show one that goes on by the time that the main thread was off the CPU in it.
+    /// How long a collection had not ended when the process or the recording did, in ns; `None` if none hung. Probes
+    /// show a collection in progress by the main thread's time off the CPU in it.
     pub(crate) fn hang_ns(&self) -> Option<u64> {
         let cut = self.report.worst.iter().filter(|pause| pause.unfinished);
         let waits = cut.filter(|pause| pause.cpu_ns.is_none_or(|ns| ns < pause.duration_ns / 2));
@@ -198,7 +199,7 @@ impl<'a> Facts<'a> {
         phases.is_some_and(|phases| phases.rank.is_some() && phases.among > 1)
     }
 
-    /// What to do about cycles: break those that are known, or find them.
+    /// What to do about cycles: break the known ones, or find them.
     pub(super) fn about_cycles(&self) -> AdviceId {
         let garbage = self.process.garbage.as_ref();
         let is_known = garbage.is_some_and(|garbage| !garbage.kinds.is_empty());
@@ -243,7 +244,8 @@ impl<'a> Facts<'a> {
         phases.is_some_and(|phases| phases.judged == JudgedPhase::StartUp)
     }
 
-    /// Whether so many objects are alive that a full collection takes long. A forked process has those of its parent.
+    /// Whether so many objects are alive that a full collection takes long. A forked process has its parent's
+    /// objects.
     pub(super) fn has_large_heap(&self) -> bool {
         let is_heir = |parent: &&ProcessReport| {
             self.is_forked()
@@ -254,15 +256,15 @@ impl<'a> Facts<'a> {
         heaps.any(|process| process.largest_heap >= Some(LARGE_HEAP))
     }
 
-    /// Time of all its collections when the interpreter ends, and after its last step, in ns. In-process, that of the
-    /// end of the interpreter, of which these are most.
+    /// Time of all its collections when the interpreter ends, and after its last step, in ns. In-process, the time of
+    /// the interpreter's end: collections are most of it.
     pub(super) fn exit_ns(&self) -> u64 {
         let phases = self.report.phases.as_ref();
         let seen_ns = phases.map_or(0, |phases| phases.exit.causes.total().time_ns);
         seen_ns.max(self.unseen_end_ns().unwrap_or(0))
     }
 
-    /// CPU time of the interpreter's end, whose collections in-process are not seen, in ns.
+    /// CPU time of the interpreter's end, in ns. In-process its collections are not seen.
     pub(crate) fn unseen_end_ns(&self) -> Option<u64> {
         self.process.unseen.as_ref()?.end_ns
     }

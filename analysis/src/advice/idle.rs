@@ -5,8 +5,8 @@ use crate::report::{Advice, AdviceEffect, AdviceId, IdleCause, IdleLedger, IdleR
 use crate::units::{duration, percent};
 use crate::words::AdviceText;
 
-/// Advice on each cause of idle time that has a remedy, then on the host's own work. `advised` names what is advised
-/// already.
+/// Advice on each cause of idle time that has a remedy, then on the host's own work. `advised` contains the advice
+/// given already.
 ///
 /// A slow or busy machine makes the host's own work longer, so it is the last to change.
 pub(super) fn advice(report: &Report, advised: &[Advice]) -> (Vec<Advice>, Vec<Advice>) {

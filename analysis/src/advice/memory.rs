@@ -1,6 +1,6 @@
-//! Changes for the sake of memory: garbage that no collection frees in time, and what is kept for good.
+//! Changes for the sake of memory: garbage that no collection frees in time, and objects kept for good.
 //!
-//! A rule states an upper bound, as those for time do: how far the memory rose, or the most that one collection gave
+//! A rule states an upper bound, as rules for time do: how far the memory rose, or the most that one collection gave
 //! back.
 
 use super::Candidate;
@@ -17,7 +17,7 @@ const LEAST_BYTES: u64 = 8 << 20;
 const WORTH_PART: u64 = 8;
 /// What the C library keeps is worth a change from this part of what the process has on.
 const KEPT_PART: u64 = 4;
-/// Resident memory beyond start-up from which on the screen names the command that finds its holders, in bytes.
+/// Resident memory beyond start-up, in bytes. From this much on, the screen names the command that finds its holders.
 const LARGE_BYTES: u64 = 128 << 20;
 /// A rise of less time is no rise yet, in ns.
 const SHORT_RISE_NS: u64 = 8_000_000_000;
@@ -31,8 +31,8 @@ const RAISED: i32 = 2_001;
 pub(crate) enum Uncollected {
     /// The collector is off.
     Off,
-    /// Explicit collections of the young generation promote what is in use at that moment and reset its counter, so
-    /// that no older generation is collected.
+    /// Explicit collections of the young generation promote the objects in use at that time and reset its counter. So
+    /// no older generation is collected.
     Promoted,
     /// The program raised the threshold.
     Raised,
@@ -41,8 +41,8 @@ pub(crate) enum Uncollected {
 }
 
 impl Facts<'_> {
-    /// Why the garbage of a process whose memory rises may not be collected; `None` if its memory does not, or full
-    /// collections saw what is left.
+    /// Why the garbage of a process with rising memory may not be collected; `None` if its memory does not rise, or
+    /// full collections saw the rest.
     pub(crate) fn uncollected(&self) -> Option<(Uncollected, MemoryRise)> {
         let rise = self.process.trend.as_ref()?.rise?;
         let settings = self.process.settings.as_ref();
@@ -69,8 +69,8 @@ impl Facts<'_> {
         (automatic <= FEW).then_some((Uncollected::Rare, rise))
     }
 
-    /// Whether it grows, and by so much in the recording that what holds it is worth a search: 32 MiB, or a tenth of
-    /// what it has and 8 MiB, or a quarter and 4 MiB.
+    /// Whether it grows, and by so much in the recording that a search for the holders is worth it: 32 MiB, or a
+    /// tenth of its memory and 8 MiB, or a quarter and 4 MiB.
     fn grows_notably(&self) -> bool {
         let Some(trend) = self.process.trend.as_ref().filter(|_| self.grows()) else {
             return false;
@@ -85,8 +85,8 @@ impl Facts<'_> {
         rise >= tenth.min(quarter) as f64 || trend.device.is_some_and(|device| device.rises)
     }
 
-    /// How far the memory rose in a recording that is too short to call that growth; `None` if it may be garbage, which
-    /// waits in older generations, or what start-up loads.
+    /// How far the memory rose in a recording too short to call that growth; `None` if it may be garbage waiting in
+    /// older generations, or loaded by start-up.
     pub(crate) fn rises_shortly(&self) -> Option<MemoryRise> {
         let rise = self.process.trend.as_ref()?.rise?;
         let start_up_ns =

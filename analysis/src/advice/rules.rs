@@ -1,21 +1,21 @@
-//! The rules: which change helps a program, by what its collections free.
+//! The rules: the change that helps a program, by what its collections free.
 //!
-//! Each rule names the measurement that justifies it: what the change saved of the collector's CPU time in
-//! programs of that kind, and in how many (docs/evidence.md; `tests/verdict/matrix.py` measures
-//! them again). A rule states an upper bound, the time of the collections that the change is about, and what
-//! was measured of it elsewhere. No rule predicts more from one recording.
+//! Each rule names the measurement that justifies it: the collector's CPU time that the change saved in programs of
+//! that kind, and their number (docs/evidence.md; `tests/verdict/matrix.py` measures them again). A rule states an
+//! upper bound, the time of the collections that the change is about, and the part of it saved elsewhere. No rule
+//! predicts more from one recording.
 
 use super::Candidate;
 use super::facts::Facts;
 use crate::report::{AdviceEffect, AdviceId, Level, UsualGain};
 use crate::words::{EXPLICIT_EVERY, PLANNED_STEPS};
 
-/// A change is worth a line from this part of what is judged on.
+/// A change is worth a line from this part of the judged time on.
 const WORTH: f64 = 0.01;
 /// From this part of the allocated containers on garbage is most of what a collection meets: a higher
 /// threshold has it traverse the same garbage later, in colder caches.
 const MOSTLY_GARBAGE: f64 = 0.25;
-/// Nothing is freed, the collector off, which a script can be.
+/// Nothing is freed, the collector off; a script can run so.
 const OFF: UsualGain = UsualGain { least: 0.51, median: 1.0, most: 1.0, programs: 32 };
 /// Nothing is freed, threshold 50,000. Freezing beside it gained less: its own collection costs 2 % of the CPU time
 /// in the median.
@@ -28,7 +28,7 @@ const BROKEN: UsualGain = UsualGain { least: 0.46, median: 0.89, most: 1.0, prog
 const WITHOUT_CALLS: UsualGain = UsualGain { least: 0.86, median: 0.95, most: 0.96, programs: 5 };
 /// Explicit calls of a heap that is frozen after its set-up.
 const FROZEN_CALLS: UsualGain = UsualGain { least: 0.78, median: 0.86, most: 0.93, programs: 5 };
-/// What is alive frozen at the exit.
+/// Live objects frozen at the exit.
 const FROZEN_AT_EXIT: UsualGain = UsualGain { least: 0.43, median: 0.71, most: 0.97, programs: 59 };
 /// Forked workers, the heap of their parent frozen.
 const FROZEN_FORKS: UsualGain = UsualGain { least: 0.38, median: 0.66, most: 0.96, programs: 4 };
@@ -108,7 +108,7 @@ fn of_automatic(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
             }
             list
         }
-        // What it frees is unknown.
+        // Unknown what it frees.
         None => vec![of(AdviceId::RaiseThreshold, Some(LESS_OFTEN), Some("threshold=7000,10,10"))],
         Some(false) => of_garbage(facts, bound_ns),
     }
@@ -119,7 +119,7 @@ fn of_automatic(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
 fn of_garbage(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
     let garbage = facts.process.garbage.as_ref();
     let main = garbage.and_then(|garbage| garbage.verdict.as_ref());
-    // Objects whose cycles are broken are finalized too.
+    // Objects in broken cycles are finalized too.
     let finalizer = facts.finalizer();
     let bound_ns = finalizer
         .map_or(bound_ns, |called| bound_ns - (bound_ns as f64 * called.ratio.min(1.0)) as u64);
@@ -232,7 +232,7 @@ mod tests {
             gain(exits.map(|one| saved(one, "exit-freeze", "exit_ms")).collect()),
             FROZEN_AT_EXIT
         );
-        // Of several ways to break a cycle the one that gains most.
+        // If a cycle can be broken in several ways, the way that gains most.
         let broken = counted().filter(|one| cycles(one)).filter_map(|one| {
             let fixes = one.keys().filter(|remedy| remedy.starts_with("fix="));
             fixes.map(|fix| saved(one, fix, "collector_ms")).max_by(f64::total_cmp)

@@ -55,7 +55,7 @@ pub(super) fn advice(report: &Report) -> Vec<Advice> {
         }
         _ => data_remedy(main, cpus).map(|remedy| (data_ns(main), remedy)),
     };
-    // What is in no trace of the GPU's may have any cause.
+    // Time in no trace of the GPU may have any cause.
     let data = data.map(|of| (AdviceId::FasterData, of, idle(|cause| cause == IdleCause::Data)));
     let gil = gil_remedy(main).map(|of| (AdviceId::FreeGil, of, idle(|_| true)));
     let lock = lock_remedy(main).map(|of| (AdviceId::FreeLock, of, idle(|_| true)));

@@ -6,7 +6,7 @@ use super::Analysis;
 use crate::accumulate::worst_pauses::WorstPauseEntry;
 use crate::stacks::MovedNodes;
 
-/// What is added to the numbers of an analysis behind another.
+/// Offsets to add to the numbers of an analysis behind another.
 struct NewPlaces {
     traces: usize,
     processes: usize,

@@ -1,7 +1,7 @@
-//! Collections of the PyTorch profiler's traces, kept until it is known whether a gctrace trace,
-//! which may follow, contains them too.
+//! Collections of the PyTorch profiler's traces, kept until it is known whether a gctrace trace contains them too; it
+//! may come later.
 //!
-//! Owns which collections are deferred, and that each counts once in the end.
+//! Chooses the collections to defer, and counts each once in the end.
 
 use super::Analysis;
 use crate::gpu;
@@ -44,8 +44,7 @@ impl DeferredCollections {
 }
 
 impl Analysis {
-    /// Keeps a pause of another tool's trace, which may be the second account of it, and returns
-    /// any other.
+    /// Keeps a pause of another tool's trace, as it may be the second account of it, and returns any other.
     pub(super) fn defer(&mut self, process: usize, pause: Pause) -> Option<Pause> {
         let trace = self.traces.last_mut()?;
         let deferred = &mut self.current.deferred.pauses;
@@ -58,8 +57,8 @@ impl Analysis {
         None
     }
 
-    /// Counts the collections that waited for the last trace, but for those that gctrace recorded
-    /// as well. To be called after the last [`Analysis::end_trace`].
+    /// Counts the collections that waited for the last trace, except for collections that gctrace recorded as well.
+    /// To be called after the last [`Analysis::end_trace`].
     pub fn settle(&mut self) {
         let waiting = std::mem::take(&mut self.deferred);
         if waiting.is_empty() {

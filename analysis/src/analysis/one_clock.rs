@@ -19,9 +19,9 @@ pub type ProcessOnClock = (usize, u32);
 pub struct OneClock<'a> {
     analysis: &'a Analysis,
     merged: MergedTimelines<'a>,
-    /// Of the profiler's processes those in gctrace's traces.
+    /// From the profiler's processes to the same processes in gctrace's traces.
     same: HashMap<ProcessOnClock, ProcessOnClock>,
-    /// Of processes that another clock than their trace's is known of: Unix time of its zero, in ns.
+    /// From a process with another known clock than its trace's to the Unix time of that clock's zero, in ns.
     unix: HashMap<ProcessOnClock, i128>,
     base: usize,
     base_unix_ns: Option<i128>,
@@ -48,8 +48,7 @@ impl Analysis {
 }
 
 impl OneClock<'_> {
-    /// The work of each process once: of those that the profiler and gctrace recorded, on the
-    /// profiler's clock.
+    /// The work of each process once. If both the profiler and gctrace recorded it, it is on the profiler's clock.
     pub fn timelines(&self) -> &[KeptTimeline] {
         &self.merged.timelines
     }

@@ -16,7 +16,7 @@ pub struct PauseList {
     pub processes: Vec<PausedProcess>,
     /// By start.
     pub pauses: Vec<ListedPause>,
-    /// The sums of those that are not listed, by time.
+    /// The sums of the pauses that are not listed, by time.
     pub not_listed: Vec<PausesNotListed>,
     /// Time from the start of the first trace to the end of the last, in ns.
     pub duration_ns: u64,
@@ -72,7 +72,7 @@ impl CommonClock {
 }
 
 impl CommonClock {
-    /// A time after the start of a trace, in ns after that of the first.
+    /// A time after the start of a trace, in ns after the start of the first.
     pub fn after_start(&self, trace: usize, after_ns: u64) -> u64 {
         let lead_ns = self.starts.get(trace).map_or(0, |(_, lead_ns)| *lead_ns);
         after(lead_ns, after_ns)
@@ -80,7 +80,7 @@ impl CommonClock {
 }
 
 impl Analysis {
-    /// One that keeps the longest pauses of each trace one by one, at least so many, for
+    /// An analysis that keeps at least this many of the longest pauses of each trace one by one, for
     /// [`Analysis::pause_list`].
     pub fn keeping_pauses(most: usize) -> Self {
         Self { kept_pauses: Some(KeptPauses::new(most)), ..Self::default() }
@@ -139,7 +139,7 @@ impl Analysis {
         list
     }
 
-    /// Memory of the processes of which it is known at two times at least.
+    /// Memory of the processes with at least two known values over time.
     pub fn memory_lists(&self, clock: &CommonClock) -> Vec<ProcessMemoryList> {
         let lists = self.processes.iter().map(|process| {
             let trace = process.trace;

@@ -1,4 +1,4 @@
-//! What threads did: samples of what they executed, and for what they were off the CPU.
+//! What threads did: samples of the code they executed, and causes of their time off the CPU.
 
 use super::Analysis;
 use crate::cpu::main_thread::MainThread;

@@ -1,4 +1,4 @@
-//! Which processes of a trace are listed.
+//! Decides which processes of a trace are listed.
 //!
 //! Owns the bound on memory: a listed process takes some 5 KB, an unlisted one a hundred bytes.
 
@@ -9,7 +9,7 @@ use gctrace_event::{Pause, Record};
 const LISTED: usize = 10_000;
 
 impl Analysis {
-    /// Whether the process that has this id is, or would be, one that is not listed.
+    /// Whether the process with this id is, or would be, unlisted.
     pub(super) fn is_unlisted(&self, pid: u32) -> bool {
         let before = self.traces.last().map_or(0, |trace| trace.first_process);
         self.processes.len() - before >= LISTED && self.current.processes.latest(pid).is_none()

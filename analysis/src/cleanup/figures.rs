@@ -16,7 +16,7 @@ pub struct CleanupReport {
     pub sites: Vec<CleanupSite>,
     /// Number of such lines, listed or not.
     pub lines: u64,
-    /// Calls beyond the first 10,000, which no figure includes.
+    /// Calls beyond the first 10,000; no figure includes them.
     pub calls_left_out: u64,
     /// How often PyTorch's allocator freed its cache itself, as the driver had no more memory; inferred.
     pub emptied_by_allocator: u64,
@@ -24,13 +24,13 @@ pub struct CleanupReport {
     pub out_of_memory: Vec<OutOfMemory>,
 }
 
-/// What was called.
+/// A call that cleans up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CleanupCall {
     /// `gc.collect()` or `PyGC_Collect`.
     Collect,
-    /// `torch.cuda.empty_cache()`, or another call by which PyTorch's allocator gives memory back.
+    /// `torch.cuda.empty_cache()`, or another call that returns memory of PyTorch's allocator.
     EmptyCache,
 }
 
@@ -40,13 +40,13 @@ pub enum CleanupCall {
 pub enum CleanupVerdict {
     /// It frees less than 1 MiB, or than 1 % of what the process has: remove it.
     Useless,
-    /// Half of what it returns is taken again within 10 s, after half of the calls or more: remove it.
+    /// Half of the returned memory is taken again within 10 s, after half of the calls or more: remove it.
     Undone,
     /// It frees memory that cycles hold: break them, or keep the call.
     FreesCycles,
-    /// What it returns stays free, for other processes: keep it if they need it.
+    /// The returned memory stays free, for other processes: keep it if they need it.
     Lasts,
-    /// What it frees is unknown.
+    /// Unknown what it frees.
     Unknown,
     /// Fewer than three calls show nothing.
     TooFew,
@@ -80,7 +80,7 @@ pub enum CleanupWorth {
     IfMemoryIsShort,
     /// If another process needs the device's memory.
     ForOthers,
-    /// What it frees is unknown.
+    /// Unknown what it frees.
     Unknown,
     /// No line was called three times.
     TooFew,
@@ -116,13 +116,13 @@ pub struct CleanupTotal {
 /// A line that cleans up.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CleanupSite {
-    /// What it calls.
+    /// The call.
     pub call: CleanupCall,
-    /// Measured for `collect` where the reason of collections is known, otherwise inferred: no threshold
-    /// starts these full collections. Measured for `empty_cache` in-process, otherwise inferred from CUDA
-    /// calls that free memory in a row across which what PyTorch's allocator has reserved falls.
+    /// Measured for `collect` where the reason of collections is known, otherwise inferred: no threshold starts these
+    /// full collections. Measured for `empty_cache` in-process, otherwise inferred from CUDA calls that free memory
+    /// in a row while the memory reserved by PyTorch's allocator falls.
     pub basis: Basis,
-    /// The program's line; of an inferred `empty_cache` that of the `gc.collect()` at most 50 ms before it.
+    /// The program's line. For an inferred `empty_cache`, the line of the `gc.collect()` at most 50 ms before it.
     /// `null` if unknown.
     pub location: Option<Location>,
     /// Number of calls.
@@ -136,7 +136,7 @@ pub struct CleanupSite {
     /// Device memory that they gave back, in bytes: `collect` to PyTorch's allocator, `empty_cache` from it
     /// to the driver. `null` if unknown.
     pub device_bytes: Option<u64>,
-    /// Of it, what was reserved again until the next call, in bytes; `null` for `collect`.
+    /// The part of it reserved again until the next call, in bytes; `null` for `collect`.
     pub taken_again_bytes: Option<u64>,
     /// Median time until half of it was reserved again, in ns; `null` if that happened after fewer than half
     /// of the calls.
@@ -152,9 +152,9 @@ pub struct CleanupSite {
 pub struct OutOfMemory {
     /// When, in ns after the start of the recording.
     pub at_ns: u64,
-    /// What was asked of the driver, in bytes; `null` if unknown.
+    /// Memory asked of the driver, in bytes; `null` if unknown.
     pub wanted_bytes: Option<u64>,
-    /// What the program had of PyTorch's allocator, in bytes, fragments not counted; `null` if unknown.
+    /// Memory that the program had from PyTorch's allocator, in bytes, fragments not counted; `null` if unknown.
     pub allocated_bytes: Option<u64>,
     /// What the allocator had reserved beyond that: cache and fragments; `null` if unknown.
     pub cached_bytes: Option<u64>,
@@ -162,14 +162,14 @@ pub struct OutOfMemory {
     pub freed_by_next_collection_bytes: Option<u64>,
 }
 
-/// What a process has, by which what it frees is judged; `None`: unknown.
+/// Sizes of a process that the memory it frees is judged by; `None`: unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CleanupScale {
     pub(crate) resident_bytes: Option<u64>,
     pub(crate) reserved_bytes: Option<u64>,
     /// It uses a GPU.
     pub(crate) has_device: bool,
-    /// What it may have of memory.
+    /// Its limit of memory.
     pub(crate) limit_bytes: Option<u64>,
     pub(crate) observed_ns: u64,
     pub(crate) workload: Workload,
@@ -179,15 +179,15 @@ pub(crate) struct CleanupScale {
 const LEAST_BYTES: u64 = 1 << 20;
 /// Fewer calls show nothing: one before `gc.freeze()` is right.
 const FEWEST: u64 = 3;
-/// What is taken again within this time was not free for anything else, in ns.
+/// Memory taken again within this time was not free for anything else, in ns.
 const SOON_NS: u64 = 10_000_000_000;
-/// Less than one in so many is not worth a call.
+/// Less than one part in this many is not worth a call.
 const LEAST_PART: u64 = 100;
-/// Data of which one call frees one part in so many is large.
+/// Data is large if one call frees one part in this many.
 const LARGE_PART: u64 = 10;
 
 impl CleanupTotal {
-    /// Of all lines, which are judged. `None` without any.
+    /// The sum of all lines, already judged. `None` without any.
     pub(crate) fn of(sites: &[CleanupSite], scale: &CleanupScale) -> Option<Self> {
         let of = |verdict| sites.iter().filter(move |site| site.verdict == verdict);
         let most = |verdict, sum: fn(&CleanupSite) -> Option<u64>| {
@@ -257,8 +257,8 @@ impl CleanupSite {
         })
     }
 
-    /// Adds a collection: its length; on what it rests that it was asked for; objects, memory and device
-    /// memory that it freed.
+    /// Adds a collection: its length; the basis for calling it explicit; objects, memory and device memory that it
+    /// freed.
     pub(crate) fn add_collect(
         &mut self,
         time_ns: u64,
@@ -271,8 +271,8 @@ impl CleanupSite {
         add_known(&mut self.device_bytes, device);
     }
 
-    /// Adds an `empty_cache()`: its length; on what it rests; what it returned, what of it was taken again,
-    /// and after which time half of it was; `None` if that is unknown.
+    /// Adds an `empty_cache()`: its length; its basis; the memory it returned, the part of it taken again, and the
+    /// time until half of it was; `None` if unknown.
     pub(crate) fn add_emptied(
         &mut self,
         time_ns: u64,
@@ -316,7 +316,7 @@ impl CleanupSite {
         {
             return CleanupVerdict::FreesCycles;
         }
-        // Few objects may own any memory: only what was measured, or none, is nothing.
+        // Few objects may own any memory: they count as nothing only if memory was measured, or if there are none.
         let is_measured =
             self.freed_bytes.is_some() && (self.device_bytes.is_some() || !scale.has_device);
         if is_measured || self.freed_objects == Some(0) {

@@ -139,8 +139,8 @@ pub(crate) fn gives(site: &CleanupSite) -> String {
     }
 }
 
-/// The line whose removal saves the most, if a line is useless or undone and takes one percent of the time or more:
-/// less is not noticeable, as the verdict has it.
+/// The line to remove that saves the most, if a line is useless or undone and takes one percent of the time or more:
+/// a smaller share is not noticeable, as in the verdict.
 pub fn cleanup_in_short(cleanup: &CleanupReport, observed_ns: u64) -> Option<String> {
     const LEAST_PART: u64 = 100;
     let removable =
@@ -150,7 +150,7 @@ pub fn cleanup_in_short(cleanup: &CleanupReport, observed_ns: u64) -> Option<Str
     Some(cleanup_verdict(worst).replacen(folder, "", 1))
 }
 
-/// What was held as device memory ran out.
+/// Memory held as device memory ran out.
 fn out_of_memory(failed: &OutOfMemory) -> String {
     let wanted = failed.wanted_bytes.map_or_else(|| "memory".to_owned(), bytes);
     let mut text =

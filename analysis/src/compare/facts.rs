@@ -12,7 +12,7 @@ pub(super) struct ComparedFacts {
     pub(super) unknown: Vec<FactId>,
 }
 
-/// All facts, in the order in which they are shown.
+/// All facts, in the order of display.
 const FACTS: [FactId; 15] = [
     FactId::Command,
     FactId::Commit,

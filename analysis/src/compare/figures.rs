@@ -6,7 +6,7 @@ use crate::report::{Basis, TrainingPart};
 use gctrace_stats::{Estimate, bootstrap, float};
 
 const NS_PER_S: f64 = 1e9;
-/// A resample whose figure is lower than this share of the figure itself is as good as 0.
+/// A resample with a figure below this share of the figure itself is as good as 0.
 const LEAST_RATIO: f64 = 1e-6;
 
 /// Both sides of a comparison.
@@ -196,9 +196,8 @@ impl FigureComparison {
     }
 }
 
-/// Values whose mean is the ratio of the sums, and which spread as the ratio does (the delta
-/// method): A. C. Davison and D. V. Hinkley, Bootstrap Methods and Their Application, 1997, section
-/// 2.7.2. `None` if there is nothing to divide by.
+/// Values with the ratio of the sums as mean; they spread as the ratio does (the delta method): A. C. Davison and D.
+/// V. Hinkley, Bootstrap Methods and Their Application, 1997, section 2.7.2. `None` if there is nothing to divide by.
 fn linearized(
     parts: &[TrainingPart],
     part: impl Fn(&TrainingPart) -> f64,

@@ -1,4 +1,4 @@
-//! Lines whose collections took more or less time than before.
+//! Lines with collections that took more or less time than before.
 
 use super::RunFacts;
 use super::report::{LineChange, LineComparison, RateUnit};
@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 /// Lines in a comparison.
 const LINES: usize = 20;
 
-/// Lines of one side, by what they are recognized by in another checkout: the file's name, the
-/// function, the line.
+/// Lines of one side, by a key that holds in another checkout: the file's name, the function, the line.
 type SideLines<'a> = BTreeMap<(&'a str, &'a str, Option<u32>), LineOfSide<'a>>;
 
 #[derive(Clone, Copy)]

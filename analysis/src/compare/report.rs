@@ -34,8 +34,7 @@ pub struct Comparison {
     pub per: RateUnit,
     /// The figures, in the order of the text.
     pub figures: Vec<FigureComparison>,
-    /// Own lines whose collections took more or less time, the largest difference first, at most
-    /// 20.
+    /// Own lines with collections that took more or less time, the largest difference first, at most 20.
     pub lines: Vec<LineComparison>,
     /// Why the devices were idle, the largest difference first. Empty if a run has no idle ledger.
     pub idle: Vec<IdleComparison>,
@@ -79,22 +78,21 @@ pub struct ComparedRun {
     pub started_unix_ns: Option<u64>,
     /// Git commit of the command's working directory; `null` if unknown.
     pub git_commit: Option<String>,
-    /// Process that is compared: the one that the verdict of a report is about; `null` if none
-    /// collected.
+    /// Process compared: the subject of a report's verdict; `null` if none collected.
     pub pid: Option<u32>,
     /// What training was recognized by; `null` if unknown.
     pub training_by: Option<TrainingMark>,
-    /// Number of training steps that are compared; `null` if no steps are known.
+    /// Number of training steps compared; `null` if no steps are known.
     pub steps: Option<u64>,
-    /// Time that is compared, in ns: that of these steps, of the second half of the run, or of the whole run.
+    /// Time compared, in ns: of these steps, of the second half of the run, or of the whole run.
     pub training_ns: u64,
-    /// Number of parts that it is cut into, of which the tests know the noise within the run.
+    /// Number of parts that it is cut into. The tests derive the noise within the run from these.
     pub parts: u64,
     /// Mean length of its steps, in ns; `null` if no steps are known.
     pub step_mean_ns: Option<f64>,
     /// Standard deviation of the parts' mean step lengths, in ns; `null` with fewer than two parts.
     pub step_sd_ns: Option<f64>,
-    /// Share of this time during which the collector ran, 0 to 1; `null` if unknown.
+    /// Share of this time with the collector running, 0 to 1; `null` if unknown.
     pub gc_ratio: Option<f64>,
 }
 
@@ -163,14 +161,14 @@ pub enum RateUnit {
 pub enum FigureId {
     /// Mean length of a training step, in ns.
     StepTime,
-    /// CPU time per training step of the thread that marks the steps (CLOCK_THREAD_CPUTIME_ID), in ns:
-    /// other programs on the machine change it less than the length of the steps. `null` if that of
-    /// one step is unknown, as in traces of older versions and of other tools.
+    /// CPU time per training step of the thread that marks the steps (CLOCK_THREAD_CPUTIME_ID), in ns: other programs
+    /// on the machine change it less than the length of the steps. `null` if the CPU time of one step is unknown, as
+    /// in traces of older versions and of other tools.
     StepCpuTime,
-    /// Share of training, or of the whole run, during which the collector ran, 0 to 1.
+    /// Share of training, or of the whole run, with the collector running, 0 to 1.
     GcShare,
-    /// CPU time of the pauses per step, second or run, in ns: other programs on the machine change it
-    /// less than the time of the pauses. `null` if that of one pause is unknown, as in-process.
+    /// CPU time of the pauses per step, second or run, in ns: other programs on the machine change it less than the
+    /// time of the pauses. `null` if the CPU time of one pause is unknown, as in-process.
     GcCpuTime,
     /// What the pauses cost the run by replay, as a share of it, 0 to 1.
     GpuCost,
@@ -180,7 +178,7 @@ pub enum FigureId {
     PauseTime,
     /// Longest pause in training, or in the whole run, in ns.
     Longest,
-    /// Share of the time of pauses during which their thread was off the CPU, 0 to 1.
+    /// Share of the time of pauses with their thread off the CPU, 0 to 1.
     OffCpuShare,
     /// Most objects in the heap after a full collection.
     Objects,
@@ -191,7 +189,10 @@ pub enum FigureId {
 }
 
 impl FigureId {
-    /// Its name in a table, its unit, and whether it is a sum that rates divide. `{generation}`, `{whole}` and `{per}` stand for what is collected and divided by.
+    /// Its name in a table, its unit, and whether it is a sum that rates divide.
+    ///
+    /// `{generation}` stands for the generation collected, `{whole}` for the whole of a share, `{per}` for the unit
+    /// that a rate divides by.
     pub const fn declared(self) -> (&'static str, Unit, Nature) {
         match self {
             Self::StepTime => ("step time", Unit::Ns, Nature::Total),
@@ -213,7 +214,7 @@ impl FigureId {
 /// A figure before and after the change. The values of a side are means over its runs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FigureComparison {
-    /// The figure, which states the unit.
+    /// The figure; it implies the unit.
     pub figure: FigureId,
     /// Generation collected; `null` for other figures and for pauses of unknown generation.
     pub generation: Option<u8>,
@@ -225,15 +226,15 @@ pub struct FigureComparison {
     pub after: Option<f64>,
     /// `after` - `before`, in the unit of the figure; `null` if either is unknown.
     pub difference: Option<Interval>,
-    /// `after` / `before` - 1; `null` if either is unknown or `before` is 0. If `before` may be 0 by
-    /// chance, its interval is that of `difference`, divided by `before`.
+    /// `after` / `before` - 1; `null` if either is unknown or `before` is 0. If `before` may be 0 by chance, its
+    /// interval is the interval of `difference`, divided by `before`.
     pub change_ratio: Option<Interval>,
     /// Two-sided p of no difference, 0 to 1, of this figure alone, over the runs (Welch). `null`
     /// without a test.
     pub p: Option<f64>,
 }
 
-/// A difference with its 95 % confidence interval, which only several runs on each side show.
+/// A difference with its 95 % confidence interval; only several runs on each side show the interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Interval {
     /// The difference.

@@ -44,7 +44,7 @@ impl TrainingSeries {
     }
 }
 
-/// What the parts hold of these pauses, which come by start.
+/// The share of each part in these pauses; they come by start.
 fn parts(spans: &[PartSpan], pauses: impl Iterator<Item = PauseSpan>) -> Vec<TrainingPart> {
     let mut parts: Vec<TrainingPart> = spans.iter().map(PartSpan::without_pauses).collect();
     let borders = spans.iter().map(|span| (span.start_ns, span.end_ns));
@@ -59,7 +59,7 @@ fn parts(spans: &[PartSpan], pauses: impl Iterator<Item = PauseSpan>) -> Vec<Tra
         }
     }
     for (part, paused_ns) in parts.iter_mut().zip(paused.finish()) {
-        // Between the steps of a part there may be gaps, in which collections count as well.
+        // Between the steps of a part there may be gaps; collections in gaps count as well.
         part.paused_ns = paused_ns.min(part.duration_ns);
     }
     parts

@@ -20,19 +20,19 @@ use std::collections::BTreeMap;
 /// millisecond each; measured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MainThreadReport {
-    /// The interval that this is about, in ns: the phase of training in the process that the verdict is about,
-    /// if steps are known, otherwise `observed_ns`.
+    /// The interval that this is about, in ns: the training phase in the process of the verdict if steps are known,
+    /// otherwise `observed_ns`.
     pub interval_ns: u64,
     /// Whether it is about training alone.
     pub training: bool,
     /// Its samples.
     pub samples: u64,
-    /// Those in collections.
+    /// Samples in collections.
     pub samples_in_pauses: u64,
     /// The 20 lines with most samples outside of collections, as in `lines` of the process.
     pub lines: Vec<CpuLine>,
-    /// The 20 packages with most samples outside of collections, of the innermost Python line: what it calls of
-    /// their machine code included.
+    /// The 20 packages with most samples outside of collections, by the innermost Python line: machine code called
+    /// from it included.
     pub packages: Vec<PackageSamples>,
     /// Time off the CPU of a millisecond or longer each, outside of collections, in ns.
     pub off_cpu_ns: u64,
@@ -40,19 +40,19 @@ pub struct MainThreadReport {
     pub off_cpu_in_pauses_ns: u64,
     /// The 20 lines and reasons with the most time of `off_cpu_ns`.
     pub off_cpu: Vec<OffCpuLine>,
-    /// What other threads of the process executed while it waited for the GIL: as a rule the one that had it;
+    /// What other threads of the process executed while it waited for the GIL: as a rule the thread that had it;
     /// `null` if it did not wait.
     pub gil: Option<MeanwhileReport>,
-    /// What the threads that had a lock did while it waited for that lock: each time one that came back from a wait
-    /// meanwhile, the one that most often was the last to, or else one that ran then (inferred); `null` if it did not
-    /// wait.
+    /// What the threads with a lock did while it waited for that lock; `null` if it did not wait. Inferred for each
+    /// wait: of the threads that came back from a wait meanwhile, the most frequent last one, or else a thread that
+    /// ran then.
     pub lock: Option<MeanwhileReport>,
     /// What its child processes did while it waited for data; `null` if it did not, or has none.
     pub workers: Option<MeanwhileReport>,
     /// What other threads of the process executed while it waited for data; `null` if it did not, or they
     /// executed nothing.
     pub threads: Option<MeanwhileReport>,
-    /// What it loaded itself, as PyTorch's DataLoader without workers does; `null` if it did not.
+    /// What it loaded itself, as PyTorch's DataLoader without workers does; `null` if it loaded nothing.
     pub loading: Option<LoadingReport>,
 }
 

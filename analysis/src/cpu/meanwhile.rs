@@ -34,13 +34,13 @@ pub struct MeanwhileReport {
 }
 
 impl MeanwhileReport {
-    /// The line at which they ran the longest, with that time in ns.
+    /// The line with their longest running time, and that time in ns.
     pub(crate) fn longest_line(&self) -> Option<(&Location, u64)> {
         let with_line = self.lines.iter().filter_map(|of| Some((of.line.as_ref()?, of.cpu_ns)));
         with_line.max_by_key(|(_, ns)| *ns)
     }
 
-    /// What they did the longest at one line, running or off the CPU.
+    /// Their longest activity at one line, running or off the CPU.
     pub(crate) fn longest(&self) -> Option<OthersDid<'_>> {
         let share = |ns: u64| (ns as f64 / self.waited_ns.max(1) as f64).min(1.0);
         let runs = self.longest_line().map(|(line, ns)| (ns, None, line, self.cpu_ns));
@@ -83,12 +83,11 @@ pub struct MeanwhileLine {
     pub cpu_ns: u64,
 }
 
-/// Sums over the child processes, or the other threads of its own, within the times in which a main thread
-/// waited.
+/// Sums over the child processes, or the process's other threads, within the waits of a main thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meanwhile {
     waits: Intervals,
-    /// From the first to the last that is known of each of them.
+    /// From the first to the last known time of each of them.
     lives: Vec<(u64, u64)>,
     activity: ThreadActivity,
 }
@@ -99,9 +98,9 @@ impl Meanwhile {
         Self { waits: waits.iter().copied().collect(), ..Self::default() }
     }
 
-    /// Of a thread that waited for a lock in these intervals: what the thread did that had the lock. The trace does not
-    /// name it: it is one that came back from a wait meanwhile, the one that most often was the last to, or else one
-    /// that ran then.
+    /// For a thread that waited for a lock in these intervals: what the thread with the lock did. The trace does not
+    /// name this thread: of the threads that came back from a wait meanwhile it is the most frequent last one, or
+    /// else a thread that ran then.
     pub(super) fn of_holders<'a>(
         waits: &[(u64, u64)],
         others: impl Iterator<Item = &'a ThreadSpan>,
@@ -122,7 +121,7 @@ impl Meanwhile {
             };
             threads.iter().filter_map(rank)
         };
-        // Another thread may come back by chance: the one that is the last most often counts more.
+        // Another thread may come back by chance: the most frequent last one counts more.
         let mut times_last: BTreeMap<u32, usize> = BTreeMap::new();
         for wait in waits {
             if let Some((_, tid)) = may_have_it(*wait).max() {

@@ -1,4 +1,4 @@
-//! Times off the CPU by what was waited for, and where.
+//! Times off the CPU by cause of the wait, and place.
 
 use crate::bounded::ranked;
 use crate::figure::Location;
@@ -30,7 +30,7 @@ pub struct OffCpuLine {
 /// Lines in a report.
 pub(super) const LISTED: usize = 20;
 
-/// What is waited for: the kernel's reason, and whether it is for data.
+/// Cause of a wait: the kernel's reason, and whether it is for data.
 type WaitReason = (OffCpuReason, bool);
 
 /// Times off the CPU by reason and stack: how many, and how long together in ns.
@@ -111,8 +111,8 @@ pub(crate) fn is_for_data<'a>(
         })
 }
 
-/// Whether a thread with these frames, innermost first, that waits for a lock waits for one that the program or a
-/// library takes: `threading` waits for threads, events and conditions, which no thread has.
+/// Whether a thread waiting for a lock with these frames, innermost first, waits for a lock that the program or a
+/// library takes. `threading` waits for threads, events and conditions; no thread has these.
 pub(super) fn is_own_lock<'a>(mut frames: impl Iterator<Item = &'a Location>) -> bool {
     frames.next().is_some_and(|innermost| !innermost.file.ends_with("/threading.py"))
 }

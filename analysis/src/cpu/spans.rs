@@ -72,7 +72,7 @@ impl ThreadSpan {
     }
 }
 
-/// The same of waits of other threads than the main one, which may be idle: 14 MB.
+/// The same for waits of threads other than the main one; they may be idle: 14 MB.
 const OTHERS_KEPT: usize = 250_000;
 
 /// What the threads of a trace did, by the index of the process.

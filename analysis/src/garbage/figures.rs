@@ -161,8 +161,8 @@ impl ReportView<'_> {
         }
     }
 
-    /// All examined garbage as a multiple of the garbage whose cycles were examined: the cycles of
-    /// large garbage are not.
+    /// All examined garbage as a multiple of the garbage with examined cycles: cycles of large garbage are not
+    /// examined.
     fn of_cycles(&self) -> f64 {
         let of = |with_cycles| ratio(self.sums.totals.objects, with_cycles);
         self.sums.cycle_garbage.and_then(of).unwrap_or(1.0).max(1.0)

@@ -1,4 +1,4 @@
-//! What is freed per training step.
+//! Objects freed per training step.
 
 use crate::bounded::ThinnedSeries;
 use crate::spans::StepSpan;
@@ -90,7 +90,7 @@ impl StepTicks {
     }
 }
 
-/// Steps before a time, the one that it is within in part.
+/// Steps before a time, including the elapsed part of the current step.
 fn steps_before(steps: &[StepSpan], at_ns: u64) -> f64 {
     let begun = steps.partition_point(|step| step.start_ns <= at_ns);
     let Some(last) = begun.checked_sub(1).and_then(|index| steps.get(index)) else {
@@ -119,7 +119,7 @@ mod tests {
         (0..count).map(step).collect()
     }
 
-    /// A collection every 250 ns from `from_ns` on frees what was made since the last one.
+    /// A collection every 250 ns from `from_ns` on frees the objects made since the last one.
     fn freed(collections: u64, per_step: impl Fn(u64) -> u64) -> CountSeries {
         let mut series = CountSeries::default();
         series.add(500, 77);

@@ -13,7 +13,7 @@ serialized_as_text!(MainCycles);
 /// whole recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MainCycles {
-    /// Their indexes in `cycles`, those with the most objects first.
+    /// Their indexes in `cycles`, cycles with the most objects first.
     pub cycles: Vec<usize>,
     /// Share of the garbage that is in them or held by them, 0 to 1.
     pub ratio: f64,
@@ -48,38 +48,37 @@ impl MainCycles {
 /// it garbage. Figures cover the examined collections only, unless they are estimates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct GarbageReport {
-    /// Number of collections that freed objects, or of which it is unknown, without those at
-    /// interpreter shutdown.
+    /// Number of collections that freed objects, or an unknown number of them, without collections at interpreter
+    /// shutdown.
     pub collections: u64,
-    /// Number of collections whose garbage was examined and not empty.
+    /// Number of collections with examined garbage that was not empty.
     pub examined: u64,
-    /// Objects freed by the examined collections as a share of those freed by all, 0 to 1; `null` if
-    /// none was freed, or if the numbers are unknown.
+    /// Objects freed by the examined collections as a share of objects freed by all, 0 to 1; `null` if none was
+    /// freed, or if the numbers are unknown.
     pub examined_ratio: Option<f64>,
     /// Objects in the examined garbage. May exceed what these collections freed: finalizers run
     /// later.
     pub objects: u64,
-    /// Own memory of these objects, in bytes, as far as it is known; `null` if it is not. What they
-    /// refer to is not included.
+    /// Own memory of these objects, in bytes, as far as it is known; `null` if unknown. Memory they refer to is not
+    /// included.
     pub bytes: Option<u64>,
-    /// Objects in the examined garbage of collections at interpreter shutdown, which is in no other
-    /// figure: everything becomes garbage then.
+    /// Objects in the examined garbage of collections at interpreter shutdown. No other figure includes them:
+    /// everything becomes garbage then.
     pub shutdown_objects: u64,
     /// Device memory freed during all pauses, in bytes; `null` if it was not recorded.
     pub device_bytes: Option<u64>,
-    /// Time that examining took, in ns, which is in no figure about pauses; `null` if unknown.
+    /// Time that examining took, in ns; `null` if unknown. No figure about pauses includes it.
     pub cost_ns: Option<u64>,
     /// The kinds with the most objects, descending, at most 64.
     pub kinds: Vec<GarbageKind>,
     /// Objects of all other kinds.
     pub other_objects: u64,
-    /// The cycles, those with the most objects first, held ones included, at most 32; `null` if only
-    /// kinds were recorded (`--garbage types`).
+    /// The cycles, most objects first, held ones included, at most 32; `null` if only kinds were recorded (`--garbage
+    /// types`).
     pub cycles: Option<Vec<GarbageCycle>>,
-    /// Objects in the examined garbage of collections whose cycles were examined.
+    /// Objects in the examined garbage of collections with examined cycles.
     pub cycle_garbage: u64,
-    /// Of these, objects that are in or held by cycles beyond those listed, or by none that was
-    /// recorded.
+    /// The part of these objects in cycles beyond the listed ones, held by such cycles, or in no recorded cycle.
     pub other_cycle_objects: u64,
     /// Training steps that `per_step` is about; `null` if steps are unknown.
     pub steps: Option<u64>,
@@ -117,7 +116,7 @@ pub struct GarbageKind {
 impl GarbageKind {
     /// Whether they are instances of a class that says something of the program.
     pub(crate) fn is_class(&self) -> bool {
-        /// Modules whose classes say nothing.
+        /// Modules with classes that say nothing.
         const GENERAL: [&str; 4] = ["weakref", "types", "collections", "functools"];
         let module = self.type_name.rsplit_once('.').map(|(module, _)| module);
         module.is_some_and(|module| !GENERAL.contains(&module))
@@ -127,8 +126,8 @@ impl GarbageKind {
 /// The lines that allocated objects of a type, by a sample of all allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BirthLines {
-    /// Number of objects in the examined garbage whose allocation was sampled, with those that they stand
-    /// for: samples are dropped if there are too many.
+    /// Number of objects in the examined garbage with a sampled allocation. A sample also counts the objects that it
+    /// stands for: samples are dropped if there are too many.
     pub samples: u64,
     /// The lines with the most samples, descending, at most 8.
     pub lines: Vec<BirthLine>,
@@ -137,15 +136,14 @@ pub struct BirthLines {
 /// A line that allocated objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BirthLine {
-    /// The innermost Python line at the time of the allocation: of an instance, the one that calls
-    /// its class.
+    /// The innermost Python line at the time of the allocation; for an instance, the line that calls its class.
     pub location: Location,
-    /// Those that were born there.
+    /// Samples born there.
     pub samples: u64,
 }
 
 impl BirthLines {
-    /// Of these lines, which may repeat; `None` without any.
+    /// Collects these lines, possibly repeated; `None` without any.
     pub(crate) fn of(lines: impl IntoIterator<Item = BirthLine>) -> Option<Self> {
         /// Lines kept.
         const MOST: usize = 8;
@@ -191,8 +189,8 @@ pub struct PerStep {
     /// Mean number per step, over the steps between the first and the last examined collection in
     /// training.
     pub mean: f64,
-    /// Whether it is the same in every step, as far as collections show: in each quarter of these
-    /// steps the mean is within 10 % of that of all.
+    /// Whether it is the same in every step, as far as collections show: in each quarter of these steps the mean is
+    /// within 10 % of the overall mean.
     pub constant: bool,
 }
 
@@ -201,11 +199,11 @@ pub struct PerStep {
 pub struct GarbageCycle {
     /// The objects of the cycle, each with its reference to the next; the last refers to the first.
     pub edges: Vec<GarbageEdge>,
-    /// Kind of the cycle, which the remedy follows from.
+    /// Kind of the cycle; the remedy follows from it.
     pub shape: CycleShape,
-    /// The line of the program that the cycle names: that of its first function, class, frame or
-    /// traceback outside the standard library and installed packages, if there is one, otherwise of
-    /// the first; `null` if it has none.
+    /// The line of the program that the cycle names: the line of its first function, class, frame or traceback
+    /// outside the standard library and installed packages, if there is one, otherwise of the first; `null` if it has
+    /// none.
     pub location: Option<Location>,
     /// Number of components in the examined garbage.
     pub count: u64,

@@ -36,7 +36,7 @@ impl GarbageEdge {
     }
 }
 
-/// Kinds of cycles, in the order in which they are recognized.
+/// Kinds of cycles, in order of recognition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CycleShape {
@@ -63,7 +63,7 @@ const CONTAINERS: [&str; 7] =
     ["list", "dict", "tuple", "set", "frozenset", "collections.deque", "collections.defaultdict"];
 /// Types of objects that run code.
 const RUNNING: [&str; 4] = ["frame", "generator", "coroutine", "async_generator"];
-/// Types whose instances are classes.
+/// Types with classes as instances.
 const CLASSES: [&str; 2] = ["type", "abc.ABCMeta"];
 
 /// The kind of a cycle, by the types of its objects and the names of their references.

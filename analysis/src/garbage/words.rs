@@ -19,7 +19,7 @@ pub(crate) fn verdict(cycles: &[GarbageCycle], main: &MainCycles) -> String {
         Basis::Measured => "",
         _ => " (inferred)",
     };
-    // Those of most garbage first, as the cycles are.
+    // Places of most garbage first, as the cycles are.
     let mut places: Vec<String> = Vec::new();
     for location in main_cycles.clone().filter_map(|cycle| cycle.location.as_ref()) {
         let line = place(location);

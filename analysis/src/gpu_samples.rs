@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// NVML samples of one GPU in one trace. Context for the pauses rather than evidence: a utilization
-/// covers a sample period of 1/6 s to 1 s, which is too long to show a gap as short as a pause.
+/// NVML samples of one GPU in one trace. Context for the pauses rather than evidence: a utilization covers a sample
+/// period of 1/6 s to 1 s. That is too long to show a gap as short as a pause.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GpuReport {
     /// Always measured: the samples are the driver's (NVML).
@@ -33,11 +33,10 @@ pub struct GpuReport {
     pub samples: u64,
     /// Time from the first to the last sample, in ns.
     pub covered_ns: u64,
-    /// Share of the sample period in which any kernel ran, including kernels that only wait, 0 to
-    /// 1; `null` if no sample has it.
+    /// Share of the sample period with any kernel running, including kernels that only wait, 0 to 1; `null` if no
+    /// sample has it.
     pub utilization_ratio: Option<GpuFigure>,
-    /// Share of the sample period in which device memory was accessed, 0 to 1; `null` if no sample
-    /// has it.
+    /// Share of the sample period with accesses to device memory, 0 to 1; `null` if no sample has it.
     pub memory_utilization_ratio: Option<GpuFigure>,
     /// Memory used by all processes, in bytes; `null` if no sample has it.
     pub memory_used_bytes: Option<GpuFigure>,
@@ -124,7 +123,7 @@ struct GpuSampleSums {
     memory_clock: SampleSums,
     pcie_rx: SampleSums,
     pcie_tx: SampleSums,
-    /// Samples with throttle reasons, those with a throttling one, and each reason.
+    /// Samples with throttle reasons, samples with a throttling one, and each reason.
     reasoned: u64,
     throttled: u64,
     reasons: BTreeMap<String, u64>,

@@ -1,12 +1,11 @@
 //! Lower and upper bounds of what pauses cost the GPU, if only calls on the CPU were recorded.
 //!
-//! Owns the rules from calls to bounds; the report's sums are in `bounds/report.rs`. Probes record
-//! when work was enqueued and how long synchronizing calls waited, never when the GPU worked. With
-//! GPU times the replay is more precise, and nothing here is used.
+//! Owns the rules from calls to bounds; the report's sums are in `bounds/report.rs`. Probes record when work was
+//! enqueued and how long synchronizing calls waited, never when the GPU worked. With GPU times the replay is more
+//! precise, and nothing here is used.
 //!
-//! A bound is the delay of GPU work caused by the pause. That it is at least the time for which the
-//! GPU was idle assumes that the thread would have continued at once: a wait for data or for
-//! another process that the pause hid is not detected.
+//! A bound is the delay of GPU work caused by the pause. The delay is at least the GPU's idle time only if the thread
+//! would have continued at once: a wait for data or for another process that the pause hid is not detected.
 
 mod activity;
 pub(crate) mod report;
@@ -39,7 +38,7 @@ pub struct BoundsContext {
 pub struct PauseBounds {
     /// The pause, in the timeline of its process.
     pub pause: PauseIndex,
-    /// Length of the pause; of one that overlaps another, the part after it.
+    /// Length of the pause; if it overlaps another, of the part after that.
     pub length_ns: u64,
     /// Lower bound of the delay, in ns.
     pub at_least_ns: u64,
@@ -49,8 +48,8 @@ pub struct PauseBounds {
     pub rule: BoundsRule,
 }
 
-/// The bounds of each pause, in the timeline's order. `None` if there are none: there are
-/// operations with GPU times, which are more precise, or no call enqueues work.
+/// The bounds of each pause, in the timeline's order. `None` without any: there are operations with GPU times (the
+/// replay is more precise then), or no call enqueues work.
 pub fn bounds(timeline: &Timeline, circumstances: BoundsContext) -> Option<Vec<PauseBounds>> {
     let activity = CallActivity::of(timeline);
     if timeline.has_gpu_times() || activity.launching.is_empty() {
@@ -142,8 +141,8 @@ impl BoundsEvaluator<'_> {
         }
     }
 
-    /// The last time up to the pause's end at which the thread was seen running or waiting for the
-    /// GPU, if any, and whether it waited for the GPU until the end.
+    /// The last time up to the pause's end that the thread was seen running or waiting for the GPU, if any, and
+    /// whether it waited for the GPU until the end.
     fn last_sign(&self, thread: ThreadIndex, pause: &PauseSpan) -> (Option<u64>, bool) {
         let calls = &self.timeline.calls;
         let begun = calls.partition_point(|call| call.start_ns <= pause.end_ns);

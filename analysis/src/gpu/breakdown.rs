@@ -130,8 +130,8 @@ pub(crate) fn exact_idle(work: &DeviceTimeline<'_>) -> BTreeMap<StreamIndex, Str
     idle_by_stream(&ops)
 }
 
-/// The operations that HTA includes, with its times, by start. With two or more profiler steps it
-/// omits what was launched in the last one, and what has no call.
+/// The operations that HTA includes, with its times, by start. With two or more profiler steps it omits operations
+/// launched in the last one, and operations without a call.
 fn as_in_hta(work: &DeviceTimeline<'_>) -> Vec<TimedOp> {
     let timeline = work.timeline;
     let before_ns = last_step(timeline);

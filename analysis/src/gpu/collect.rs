@@ -1,6 +1,6 @@
 //! Records of one trace into timelines, one per process.
 //!
-//! Owns which process an operation belongs to. The links within a process are `collect/part.rs`.
+//! Assigns operations to processes. The links within a process are `collect/part.rs`.
 
 mod handles;
 pub(super) mod part;
@@ -45,7 +45,7 @@ pub struct TimelineCollector {
     omitted: HashMap<u32, Vec<(u64, u64)>>,
 }
 
-/// An operation whose process and call are not determined yet. Its stream is one of the trace's.
+/// An operation before its process and call are determined. Its stream is one of the trace's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RawOp {
     op: Op,
@@ -184,7 +184,7 @@ impl TimelineCollector {
         });
     }
 
-    /// Adds a synchronization, in any order. Timelines contain those with events only.
+    /// Adds a synchronization, in any order. Timelines contain only synchronizations with events.
     pub fn add_sync(&mut self, sync: GpuSync) {
         self.syncs.push(sync);
     }
@@ -211,7 +211,7 @@ impl TimelineCollector {
         }
     }
 
-    /// Adds samples of a thread that it knows, of a place as the profiler writes that of a function.
+    /// Adds samples of a known thread at a place, written as the profiler writes a function.
     pub fn add_samples(&mut self, samples: &CpuSamples, place: &str) {
         let name = self.names.intern(place);
         let part = self.processes.entry(samples.pid).or_default();
@@ -240,8 +240,8 @@ impl TimelineCollector {
         of_process.push(RawCode { start_ns, end_ns, thread: tid, kind, name });
     }
 
-    /// Adds times off the CPU of a thread that it knows: what it waited for, and the place as the profiler writes
-    /// that of a function.
+    /// Adds times off the CPU of a known thread: the cause of the wait, and the place, written as the profiler writes
+    /// a function.
     pub fn add_off_cpu(&mut self, off: &OffCpu, wait: &str, place: Option<&str>) {
         let name = self.names.intern(wait);
         let place = place.map(|place| self.names.intern(place));
@@ -267,8 +267,8 @@ impl TimelineCollector {
         }
     }
 
-    /// Adds a mark of a step, in any order. Marks delimit steps in a process without
-    /// `ProfilerStep#n`; those with a duration, except backward passes, are annotations too.
+    /// Adds a mark of a step, in any order. Marks delimit steps in a process without `ProfilerStep#n`; marks with a
+    /// duration, except backward passes, are annotations too.
     pub fn add_step(&mut self, step: &StepMark) {
         let part = self.processes.entry(step.pid).or_default();
         let marks = part.marks.entry((step.tid, step.marker.clone()));
@@ -289,8 +289,8 @@ impl TimelineCollector {
         self.omitted.entry(work.pid).or_default().push((work.since_ns, work.until_ns));
     }
 
-    /// The timelines of processes that did any work on a GPU or collected; of one whose GPU work is there in
-    /// parts, two ([`GpuPart`](super::timeline::GpuPart)).
+    /// The timelines of processes that did any work on a GPU or collected. If a process's GPU work is there in parts,
+    /// it has two ([`GpuPart`](super::timeline::GpuPart)).
     pub fn finish(mut self, about: &TimelineContext) -> Vec<Timeline> {
         let owners = self.owners();
         let mut ops = self.ops_by_process(&owners);
@@ -398,8 +398,7 @@ struct OperationOwners {
 }
 
 impl OperationOwners {
-    /// [`NO_PROCESS`] if it cannot be determined. Of calls with the same id, the last before
-    /// `start_ns`.
+    /// [`NO_PROCESS`] if it cannot be determined. If calls have the same id, the last one before `start_ns` counts.
     fn of(&self, correlation: Option<u64>, start_ns: u64) -> u32 {
         if let Some(only) = self.only {
             return only;

@@ -1,4 +1,4 @@
-//! Which operations a pause made late.
+//! Operations that a pause made late.
 //!
 //! Owns the rule: in a replay without pauses an operation starts earlier, by more than the one before
 //! it on its stream does, and a pause ended while the stream had nothing to run.
@@ -9,7 +9,7 @@ use crate::spans::index::Index;
 use crate::time::{difference, signed};
 use std::collections::HashMap;
 
-/// Pauses that are looked at for one operation: those of other threads may overlap the last.
+/// Pauses examined for one operation: pauses of other threads may overlap the last.
 const NEAR: usize = 8;
 
 /// The last operation of a stream: its end, and how much earlier it starts without pauses, in ns.

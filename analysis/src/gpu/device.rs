@@ -19,7 +19,7 @@ pub(crate) struct DeviceTimeline<'a> {
     pub(crate) ops: Vec<&'a Op>,
 }
 
-/// An interval in which no stream of the device ran an operation.
+/// An interval without an operation on any stream of the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceGap {
     pub(crate) start_ns: u64,

@@ -23,9 +23,9 @@ pub struct DeviceReport {
     pub operations: u64,
     /// Time from the start of the first operation to the end of the last, in ns.
     pub span_ns: u64,
-    /// Time in which at least one stream ran an operation, in ns.
+    /// Time with an operation on at least one stream, in ns.
     pub busy_ns: u64,
-    /// Time of the span in which no operation ran, in ns.
+    /// Time of the span without an operation, in ns.
     pub idle_ns: u64,
     /// `busy_ns` / `span_ns`; `null` if the span is empty.
     pub busy_ratio: Option<f64>,
@@ -45,7 +45,7 @@ pub struct StreamReport {
     pub stream: u64,
     /// Number of kernels, memcpys and memsets.
     pub operations: u64,
-    /// Time in which the stream ran an operation, in ns.
+    /// Time with an operation on the stream, in ns.
     pub busy_ns: u64,
     /// Idle time between operations as `get_idle_time_breakdown` of HolisticTraceAnalysis 0.5.0
     /// reports it, over the same operations and with the same rounding as `temporal`.

@@ -1,4 +1,4 @@
-//! Why a device was idle: a ledger, of which every nanosecond has a cause, and what to change.
+//! Why a device was idle: a ledger with a cause for every nanosecond, and what to change.
 
 use crate::figure::{Basis, DeviceId, Location};
 use schemars::JsonSchema;
@@ -19,18 +19,18 @@ pub struct IdleLedger {
     pub basis: Basis,
     /// From the first start to the last end of an operation, in ns.
     pub span_ns: u64,
-    /// Time in which a kernel ran that does not communicate, in ns.
+    /// Time with a non-communicating kernel running, in ns.
     pub compute_ns: u64,
-    /// Time in which only kernels ran that communicate (NCCL), in ns.
+    /// Time with only communicating kernels (NCCL) running, in ns.
     pub communication_ns: u64,
-    /// Time in which only copies and memsets ran, in ns.
+    /// Time with only copies and memsets running, in ns.
     pub copies_ns: u64,
-    /// Time in which nothing ran, in ns.
+    /// Time with nothing running, in ns.
     pub idle_ns: u64,
     /// The idle time by cause, the longest first; causes without any are left out.
     pub rows: Vec<IdleRow>,
-    /// The ranks that it waited for in collectives, the longest wait first, at most five. Only of
-    /// collectives in which the clocks show which rank was last.
+    /// The ranks that it waited for in collectives, the longest wait first, at most five. Includes only collectives
+    /// in which the clocks show which rank was last.
     pub rank_waits: Vec<RankWait>,
     /// Number of idle intervals.
     pub gaps: u64,
@@ -81,16 +81,15 @@ pub struct IdlePlace {
     pub gaps: Option<u64>,
     /// Its part of `time_ns`.
     pub time_ns: u64,
-    /// How much shorter the time from the device's first to its last operation is without this place
-    /// alone, in ns; `null` of places by samples, which have no times that could be left out, and of what is
-    /// blocked.
+    /// How much shorter the time from the device's first to its last operation is without this place alone, in ns.
+    /// `null` of places by samples, as they have no times to leave out, and of blocked time.
     pub saves_ns: Option<u64>,
 }
 
 /// A place in the program, by what a profiler's trace has of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CodePlace {
-    /// The CUDA function that was called, or the copy that it started; `null` for what is no call.
+    /// The CUDA function that was called, or the copy that it started; `null` without a call.
     pub function: Option<String>,
     /// The outermost operator around it, such as `aten::item`; `null` if the profiler recorded none, and
     /// between calls where `python` or `annotation` is known.
@@ -108,20 +107,19 @@ pub struct CodePlace {
 pub struct RankWait {
     /// The rank that was the last to reach them.
     pub rank: u32,
-    /// Time until it reached them in which only kernels ran that communicate, in ns: a part of
-    /// `communication_ns`.
+    /// Time until it reached them, with only communicating kernels running, in ns: a part of `communication_ns`.
     pub time_ns: u64,
     /// What made it late; `null` if unknown.
     pub late: Option<LateRank>,
 }
 
-/// What made a rank late: what its device did longer than that of the first rank to arrive, from the
-/// end of the collective before.
+/// Why a rank was late: its device's longer times compared with the first rank to arrive, from the end of the
+/// collective before.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LateRank {
     /// Why it was idle for longer, by its own ledger; `null`: it was busy for longer.
     pub cause: Option<IdleCause>,
-    /// The part of the time that it was late which this explains, 0 to 1.
+    /// The part of its lateness that this explains, 0 to 1.
     pub ratio: f64,
     /// Where most of that idle time comes from; `null` if unknown, and of a busy device.
     pub place: Option<CodePlace>,
@@ -159,8 +157,8 @@ pub struct IdlePart {
     pub time_ns: u64,
 }
 
-/// Why a device was idle, in the order of removal: first what can be switched off, last what is the
-/// program itself; then what no removal explains.
+/// Why a device was idle, in the order of removal: first causes that can be switched off, last the program itself;
+/// then time that no removal explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(AsRefStr, IntoStaticStr)]
@@ -175,12 +173,12 @@ pub enum IdleCause {
     Allocation,
     /// The program was in an annotation about checkpoints or files.
     Files,
-    /// The program waited for data: an annotation such as those of PyTorch's DataLoader.
+    /// The program waited for data: an annotation such as PyTorch's DataLoader adds.
     Data,
-    /// A function ran on the host for which a stream waited (`cudaLaunchHostFunc`). Only where its times are
+    /// A function ran on the host and a stream waited for it (`cudaLaunchHostFunc`). Only where its times are
     /// recorded: with CUPTI 13.1 or later.
     HostFunction,
-    /// A call waited for the GPU: a synchronization, such as that of `.item()`.
+    /// A call waited for the GPU: a synchronization, as in `.item()`.
     Synchronization,
     /// A copy blocked the host: from or to memory that is not pinned.
     Copy,
@@ -254,9 +252,8 @@ impl fmt::Display for IdleCause {
     }
 }
 
-/// What to change so that a cause goes, `in_long_gaps`: if most of its time is in idle intervals too long
-/// for launches alone; `None` where nothing is known to help, and for the collector,
-/// which has advice of its own.
+/// What to change so that a cause goes. `in_long_gaps`: if most of its time is in idle intervals too long for
+/// launches alone. `None` where nothing is known to help, and for the collector: it has its own advice.
 pub(crate) fn remedy(row: &IdleRow, in_long_gaps: bool) -> Option<&'static str> {
     let place = row.places.first();
     let function = gctrace_units::if_known(place.and_then(|place| place.code.function.as_deref()));

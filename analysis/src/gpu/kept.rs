@@ -19,7 +19,7 @@ pub struct KeptTimeline {
     packed: Option<PackedWork>,
 }
 
-/// The work of a timeline, encoded, and what is known of it without unpacking.
+/// The work of a timeline, encoded, and facts about it known without unpacking.
 #[derive(Clone, Debug)]
 struct PackedWork {
     bytes: Box<[u8]>,
@@ -109,8 +109,8 @@ impl KeptTimeline {
     }
 }
 
-/// The start of an entry as difference from the one before, and its length: small numbers need few bytes.
-/// Both wrap around. As [`unpack_span`] it returns the start, which the next one is a difference from.
+/// The start of an entry as difference from the one before, and its length: small numbers need few bytes. Both wrap
+/// around. Like [`unpack_span`] it returns the start; the next start is stored as the difference from it.
 fn pack_span(before_ns: u64, start_ns: &mut u64, end_ns: &mut u64) -> u64 {
     let at_ns = *start_ns;
     *start_ns = at_ns.wrapping_sub(before_ns);

@@ -66,7 +66,7 @@ pub struct DepthReport {
     pub mean: f64,
     /// Largest number of operations at any time.
     pub max: u64,
-    /// Time in which the number was 0, in ns.
+    /// Time with this number at 0, in ns.
     pub zero_ns: u64,
     /// `zero_ns` as a share of the device's span, 0 to 1.
     pub zero_ratio: f64,

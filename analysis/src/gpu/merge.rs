@@ -1,7 +1,6 @@
 //! Merges traces of the PyTorch profiler with gctrace's of the same process.
 //!
-//! Owns which timelines belong to one process. `join.rs` merges two of them, `time/offset.rs` finds
-//! their clock offset.
+//! Finds the timelines of one process. `join.rs` merges two of them, `time/offset.rs` finds their clock offset.
 
 mod join;
 mod thread_times;
@@ -109,7 +108,7 @@ pub struct ClockReport {
     /// Error of the offset, in ns: median absolute deviation of the matches. `null` if aligned by
     /// the wall clocks alone.
     pub error_ns: Option<u64>,
-    /// What `error_ns` covers and what it does not, as text.
+    /// The sources of error that `error_ns` covers and omits, as text.
     pub error_basis: String,
     /// Number of matched calls or collections that the offset rests on.
     pub matches: u64,
@@ -152,7 +151,7 @@ pub enum AlignedBy {
 }
 
 impl AlignedBy {
-    /// What the error of the clock offset covers and what it does not.
+    /// The sources of error that the error of the clock offset covers and omits.
     pub(crate) fn error_basis(self) -> &'static str {
         match self {
             Self::Calls => {
@@ -185,7 +184,7 @@ pub struct NotMerged {
     pub why: NotMergedReason,
 }
 
-/// Timelines, no two of which are known to be of the same process at the same time.
+/// Timelines: no two are known to be of the same process at the same time.
 #[derive(Clone, Debug)]
 pub struct MergedTimelines<'a> {
     /// The timelines, merged where two are of one process; trace by trace.
@@ -251,7 +250,7 @@ fn indices(timelines: &[KeptTimeline], is: impl Fn(&KeptTimeline) -> bool) -> Ve
     all.filter(|(_, timeline)| is(timeline)).map(|(at, _)| at).collect()
 }
 
-/// The timelines without those used up, the joined ones in place of what they were made of.
+/// The timelines without the used ones, with the joined ones in place of their parts.
 fn with(
     timelines: &[KeptTimeline],
     used: &HashSet<usize>,
@@ -297,7 +296,7 @@ fn partner(
     choose(timelines, &candidates, profiled, alone)
 }
 
-/// Selects the timeline of the same process among those that overlap in time.
+/// Selects the timeline of the same process among the timelines that overlap in time.
 fn choose(
     timelines: &[KeptTimeline],
     candidates: &[usize],

@@ -31,7 +31,7 @@ pub(super) fn steps(timeline: &Timeline) -> Vec<StepSpan> {
     for call in calls {
         threads.entry(call.thread).or_default().push((call.start_ns, None));
     }
-    // Steps are of one thread: a program whose threads take turns launches no step on any.
+    // Steps are of one thread: a program with threads that take turns launches no step on any.
     let (Some((thread, mut marks)), None) = (threads.pop_first(), threads.pop_first()) else {
         return Vec::new();
     };

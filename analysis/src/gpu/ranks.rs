@@ -1,9 +1,8 @@
-//! Several ranks: which timelines belong to one job, on which clock, and which collectives they
-//! share.
+//! Several ranks: timelines of one job, their clock, and the collectives they share.
 //!
-//! Ranks of a job are recognized by their collectives alone; the number of a rank only excludes
-//! timelines. The waits for each other are in `waits.rs`, what the pauses of one rank cost another
-//! in `victims.rs`, what each communicator waited in `communicators.rs`.
+//! Ranks of a job are recognized by their collectives alone; the number of a rank only excludes timelines. The waits
+//! for each other are in `waits.rs`, what the pauses of one rank cost another in `victims.rs`, what each communicator
+//! waited in `communicators.rs`.
 
 pub(crate) mod communicators;
 mod draft;
@@ -31,8 +30,8 @@ use groups::{OtherRanks, PlacedRank};
 use kernels::CollectiveKernels;
 use std::collections::HashMap;
 
-/// Hosts whose wall clocks differ by more are not of one job. Kerberos refuses tickets at this
-/// difference (RFC 4120, 8.2: 5 minutes), so cooperating hosts stay below it.
+/// Hosts with wall clocks farther apart are not of one job. Kerberos refuses tickets at this difference (RFC 4120,
+/// 8.2: 5 minutes), so cooperating hosts stay below it.
 const WALL_CLOCKS_APART_NS: u64 = 300_000_000_000;
 
 /// Timelines with a rank and GPU times, grouped into jobs.
@@ -40,7 +39,7 @@ const WALL_CLOCKS_APART_NS: u64 = 300_000_000_000;
 pub struct RankJobs {
     /// Jobs of at least two ranks each.
     pub jobs: Vec<RankJob>,
-    /// Timelines with a rank whose collectives match no other rank's, as indices.
+    /// Timelines with a rank, but with collectives that match no other rank's, as indices.
     pub alone: Vec<usize>,
 }
 
@@ -58,7 +57,7 @@ pub struct RankJob {
     /// Kernels that may or may not be of one collective with other ranks' kernels; they are in no
     /// collective.
     pub ambiguous: u64,
-    /// A kernel that sends and the one that receives from it, by end; like `collectives`.
+    /// A sending kernel and the kernel that receives from it, by end; like `collectives`.
     pub transfers: Vec<ReplayCollective>,
 }
 
@@ -81,12 +80,12 @@ pub struct RankMember {
     pub ambiguous: bool,
     /// Kernels of NCCL that send to or receive from single ranks.
     pub point_to_point: u64,
-    /// Whether sequence numbers are among what it was aligned by.
+    /// Whether sequence numbers helped to align it.
     keyed: bool,
 }
 
 impl RankJob {
-    /// The job for a replay. `timelines`: those that [`jobs`] was given.
+    /// The job for a replay. `timelines`: as passed to [`jobs`].
     pub fn job<'a>(&self, timelines: &[&'a Timeline]) -> ReplayJob<'a> {
         let members = self.members.iter();
         ReplayJob {
@@ -169,9 +168,8 @@ struct JobFinder<'a> {
 }
 
 impl JobFinder<'_> {
-    /// Puts each timeline into a draft that it fits, the others into drafts of their own. Returns
-    /// those that are alone if another round could change that: two that share nothing may both
-    /// share collectives with a third.
+    /// Puts each timeline into a draft that it fits, the others into drafts of their own. Returns lone timelines if
+    /// another round could change that: two that share nothing may both share collectives with a third.
     fn settle(&self, drafts: &mut Vec<JobDraft>, waiting: &[usize]) -> Option<Vec<usize>> {
         let mut joined = false;
         for timeline in waiting {
@@ -353,7 +351,7 @@ impl JobFinder<'_> {
         difference(0, first.fold(0, i64::min))
     }
 
-    /// The time in which all members have kernels of collectives, on the draft's clock.
+    /// The time with kernels of collectives in all members, on the draft's clock.
     fn common_time(&self, members: &[RankMember]) -> (i64, i64) {
         let mut common = (i64::MIN, i64::MAX);
         for member in members {

@@ -117,7 +117,7 @@ pub struct ReplayChange {
     /// New lengths of pauses; pauses not listed keep theirs. If a pause is listed twice, the last
     /// entry counts.
     pub lengths: Vec<PauseLength>,
-    /// Additional pauses, which the recorded run did not have.
+    /// Additional pauses that the recorded run did not have.
     pub inserted: Vec<InsertedPause>,
 }
 
@@ -126,7 +126,7 @@ pub struct ReplayChange {
 pub struct PauseLength {
     /// Index of the timeline in [`ReplayJob::timelines`].
     pub timeline: u32,
-    /// The pause whose length changes, in that timeline.
+    /// The pause with the changed length, in that timeline.
     pub pause: PauseIndex,
     /// Nanoseconds; 0 removes it, more than measured is allowed.
     pub length_ns: u64,
@@ -139,8 +139,8 @@ pub struct InsertedPause {
     pub timeline: u32,
     /// The thread that collects, in that timeline.
     pub thread: ThreadIndex,
-    /// Measured time at which the pause starts, on the clock of its own timeline. If it is in the
-    /// middle of a call: after the call.
+    /// Measured start of the pause, on the clock of its own timeline. If it is in the middle of a call: after the
+    /// call.
     pub at_ns: u64,
     /// Length of the pause, in ns.
     pub length_ns: u64,
@@ -152,7 +152,7 @@ impl ReplayChange {
         Self::without(job, |_, _| true)
     }
 
-    /// Removes the pauses for which `predicate` (index of the timeline, pause) is true.
+    /// Removes the pauses that match `predicate` (index of the timeline, pause).
     pub fn without(job: &ReplayJob<'_>, predicate: impl Fn(usize, &PauseSpan) -> bool) -> Self {
         let mut change = Self::default();
         for (timeline, content) in (0..).zip(&job.timelines) {
@@ -205,7 +205,7 @@ impl ReplayModel {
             }
         }
         for (timeline, layout) in job.timelines.iter().zip(&mut layouts) {
-            // Sets when a thread is unusually quiet, which pauses are judged by below.
+            // Sets when a thread is unusually quiet; pauses are judged by this below.
             threads::learn(timeline, layout, &mut builder);
             let (queues, typical) = streams::learn(timeline, layout, &mut builder);
             layout.launch_ns = typical.launch_ns;

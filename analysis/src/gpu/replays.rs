@@ -24,14 +24,14 @@ use std::num::NonZeroUsize;
 /// A process or a job that is too large to be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NotReplayed {
-    /// Times that its model would have: starts and ends of operations and calls of the largest
-    /// process, or what is left of them where the ranks of a job wait for each other.
+    /// Number of times in its model: starts and ends of operations and calls of the largest process, or the rest of
+    /// them where the ranks of a job wait for each other.
     pub timestamps: u64,
     /// The most that a model can have.
     pub most: u64,
 }
 
-/// What is learned of one timeline.
+/// Results of learning from one timeline.
 #[derive(Clone, Debug)]
 pub(crate) struct LearnedTimeline {
     /// The cost of its pauses, as if it ran alone; `None` without any.
@@ -60,11 +60,11 @@ impl LearnedTimeline {
     }
 }
 
-/// The jobs of some timelines, and what was learned to replay them.
+/// The jobs of some timelines, and data learned to replay them.
 #[derive(Debug, Default)]
 pub struct JobReplays {
-    /// Which of the timelines are ranks of one job. Operations are places in the part of a timeline
-    /// that is at hand ([`KeptTimeline::at_hand`]).
+    /// The timelines that are ranks of one job. Operations are places in the part of a timeline that is at hand
+    /// ([`KeptTimeline::at_hand`]).
     pub(crate) found: RankJobs,
     /// One per timeline; none where nothing paused, since learning takes long.
     pub(crate) learned: Vec<LearnedTimeline>,
@@ -78,9 +78,8 @@ pub struct JobReplays {
 }
 
 impl JobReplays {
-    /// Finds the jobs of timelines with GPU times and learns what their replays need. `changes`:
-    /// whose effect will be asked for; their timelines are places in `timelines`. `threads`: see
-    /// [`parallel::map`].
+    /// Finds the jobs of timelines with GPU times and learns what their replays need. `changes`: will be replayed
+    /// later; their timelines are places in `timelines`. `threads`: see [`parallel::map`].
     pub fn of(
         timelines: &[&KeptTimeline],
         changes: &[&ReplayChange],
@@ -155,8 +154,8 @@ impl JobReplays {
         self.ledgers = ranks::late::explained(ledgers, &self.found);
     }
 
-    /// Each timeline of some with the idle time of its steps by cause; `None` if it is unknown. The
-    /// replays are of those with GPU times. Without those of a part: its steps are on another.
+    /// Each timeline of some with the idle time of its steps by cause; `None` if it is unknown. The replays are of
+    /// timelines with GPU times. Timelines of a part are left out: their steps are on another.
     pub(crate) fn with_steps<'a>(
         &'a self,
         timelines: &'a [KeptTimeline],

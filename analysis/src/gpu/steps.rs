@@ -1,5 +1,5 @@
-//! Training steps: their lengths, the share of garbage collection, and whether those with a full
-//! collection were longer.
+//! Training steps: their lengths, the share of garbage collection, and whether steps with a full collection were
+//! longer.
 
 pub(crate) mod comparison;
 
@@ -36,7 +36,7 @@ pub struct StepsReport {
     pub processes_left_out: u64,
 }
 
-/// The steps of one process: those of its thread with the most steps.
+/// The steps of one process: from its thread with the most steps.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProcessSteps {
     /// Index of its trace in `traces`, from 0.
@@ -49,9 +49,9 @@ pub struct ProcessSteps {
     pub tid: u32,
     /// What delimits the steps.
     pub source: StepSource,
-    /// Number of steps of the thread `tid`, which the other figures are about.
+    /// Number of steps of the thread `tid`; the other figures are about these.
     pub count: u64,
-    /// Number of steps of other threads, which these figures omit.
+    /// Number of steps of other threads; these figures omit them.
     pub left_out: u64,
     /// Distribution of the lengths of these steps.
     pub length: StepLengths,
@@ -135,8 +135,7 @@ pub struct StepReport {
     pub full_collections: u64,
     /// Idle time of the process's devices within it, in ns; `null` without GPU times.
     pub gpu_idle_ns: Option<u64>,
-    /// The same by cause, as of the process. Of a gap that is in several steps each has its share of
-    /// every part.
+    /// The same by cause, as for the process. If a gap is in several steps, each has its share of every part.
     pub gpu_idle_causes: Option<Vec<IdlePart>>,
 }
 
@@ -152,8 +151,8 @@ const LONGEST: usize = 10;
 /// and visiting one takes some tens of nanoseconds.
 const FULL_FROM_NS: u64 = 1_000_000;
 
-/// All steps; `None` if there are none. `all_full`: processes (trace and id) whose collector runs
-/// only full collections, as in free-threaded builds.
+/// All steps; `None` if there are none. `all_full`: processes (trace and id) with a collector that runs only full
+/// collections, as in free-threaded builds.
 pub(crate) fn report(
     timelines: &[KeptTimeline],
     replays: &JobReplays,
@@ -207,7 +206,7 @@ pub(crate) fn rows(
 /// The steps of one process with what happened in each.
 struct ProcessStepTable<'a> {
     timeline: &'a ProcessTimeline,
-    /// Those of the thread with the most.
+    /// Steps of the thread with the most.
     spans: Vec<StepSpan>,
     /// Whether the trace would show collections.
     shows_gc: bool,

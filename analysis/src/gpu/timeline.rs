@@ -49,7 +49,7 @@ pub struct ProcessTimeline {
     pub unix_offset_ns: Option<i64>,
     /// Whether the trace is gctrace's own: its pauses are complete.
     pub is_ours: bool,
-    /// Of a process whose GPU work a recorder wrote in parts, which of its two timelines this is.
+    /// Which of its process's two timelines this is, if a recorder wrote the GPU work in parts.
     pub gpu_part: Option<GpuPart>,
     /// Threads that made calls or collected, by thread id.
     pub threads: Vec<Thread>,
@@ -63,7 +63,7 @@ pub struct ProcessTimeline {
     pub ignored: IgnoredWork,
 }
 
-/// One of the two timelines of a process whose GPU work a recorder wrote in parts.
+/// One of the two timelines of a process with GPU work that a recorder wrote in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuPart {
     /// A part of its GPU work, with the pauses and steps of that part.
@@ -79,8 +79,8 @@ pub struct Timeline {
     /// Its process, pauses and steps; a `Timeline` can be used as one.
     #[bitcode(skip)]
     pub process: ProcessTimeline,
-    /// Streams, in order of device and number. Without operations they are those that calls name by
-    /// their handles, and which device they are of is unknown.
+    /// Streams, in order of device and number. Without operations they are streams that calls name by their handles;
+    /// their device is unknown then.
     pub streams: Vec<Stream>,
     /// Operations by start; empty if the trace contains no GPU times.
     pub ops: Vec<Op>,
@@ -91,7 +91,7 @@ pub struct Timeline {
     pub calls: Vec<Call>,
     /// Launches that were only counted, by the first; `calls` does not contain them.
     pub counted_launches: Vec<CountedLaunches>,
-    /// Annotations of all threads by start, except profiler steps, which are in `steps`.
+    /// Annotations of all threads by start, except profiler steps: they are in `steps`.
     pub annotations: Vec<AnnotationSpan>,
     /// Python functions of the program and outermost operators, by thread and start.
     pub code: Vec<CodeSpan>,
@@ -140,7 +140,7 @@ pub struct Op {
     pub name: NameIndex,
     /// The call that enqueued it; `None` if unknown.
     pub call: Option<CallIndex>,
-    /// What it does.
+    /// Kind of the operation.
     pub kind: GpuOpKind,
     /// The communicator it works for ([`Communicator`]); `None` if unknown.
     pub group: Option<NameIndex>,
@@ -305,7 +305,7 @@ pub struct HostSamples {
     pub count: u64,
     /// The thread.
     pub thread: ThreadIndex,
-    /// The place, as the profiler writes that of a function.
+    /// The place, written as the profiler writes a function.
     pub name: NameIndex,
 }
 
@@ -447,8 +447,7 @@ const _: () = assert!(size_of::<EventWait>() == 16 && size_of::<PauseSpan>() == 
 /// Records of GPU work that the figures ignore, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IgnoredWork {
-    /// Operations whose call is not in the trace. They count as busy time, but the launching thread
-    /// is unknown.
+    /// Operations whose call is not in the trace. They count as busy time, but the launching thread is unknown.
     pub operations_without_call: u64,
     /// Operations that started before their call, because the clocks of the trace disagree.
     pub operations_before_call: u64,

@@ -69,8 +69,7 @@ impl<'a> CallActivity<'a> {
             CallEffect::StreamSynchronize
             | CallEffect::DeviceSynchronize
             | CallEffect::EventSynchronize => {
-                // A call with an unknown end shows neither how long it waited nor which operations
-                // have ended.
+                // A call with an unknown end shows neither how long it waited nor the operations that ended.
                 if call.timed {
                     self.syncs.push(call);
                 }
@@ -124,9 +123,9 @@ pub(super) struct EmptyQueueSweep<'a> {
     by_end: Vec<&'a Call>,
     puts_seen: usize,
     syncs_seen: usize,
-    /// For each stream, the last time at which work may have been enqueued.
+    /// For each stream, the last time that work may have been enqueued.
     latest_put_ns: BTreeMap<Option<StreamIndex>, u64>,
-    /// For each stream, the time up to which everything enqueued is done.
+    /// For each stream, the end of the time covered by finished work.
     emptied_ns: BTreeMap<StreamIndex, u64>,
     /// The same of all streams.
     all_emptied_ns: Option<u64>,

@@ -35,8 +35,8 @@ impl fmt::Display for BoundsLimit {
     }
 }
 
-/// Lower and upper bounds of how much the pauses delayed GPU work, for processes that launch work
-/// and whose trace contains no GPU times.
+/// Lower and upper bounds of how much the pauses delayed GPU work, for processes that launch work and have no GPU
+/// times in their trace.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BoundsReport {
     /// Always inferred from calls on the CPU. The lower bound assumes that the thread would have
@@ -70,8 +70,8 @@ pub enum BoundsRule {
     GpuFoundEmpty,
     /// Before the first launch, after the last, or at interpreter shutdown; no delay.
     NoGpuWork,
-    /// On a thread that launches nothing; the delay is at most the time since the last call of a
-    /// launching thread, which needs the GIL.
+    /// On a thread that launches nothing. The delay is at most the time since the last call of a launching thread, as
+    /// that needs the GIL.
     OtherThread,
     /// None of these; the delay is between 0 and the length of the pause.
     Unknown,
@@ -99,7 +99,7 @@ pub struct ProcessBounds {
     pub pid: u32,
     /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
-    /// Count and time of its pauses; time in which several overlap counts once.
+    /// Count and time of its pauses; overlapping time counts once.
     pub pauses: PauseTotal,
     /// Lower bound of the delay, in ns.
     pub at_least_ns: u64,

@@ -1,6 +1,6 @@
 //! One process's records as a timeline.
 //!
-//! Owns the links (operation to call, call to thread, wait to event) and what is ignored.
+//! Owns the links (operation to call, call to thread, wait to event) and the ignored records.
 
 use super::{
     NO_PROCESS, ProcessBuilder, RawCall, RawCode, RawOp, TimedMark, TimelineContext, WorkOfProcess,
@@ -158,7 +158,7 @@ impl Timeline {
         CorrelationMap::of(correlations)
     }
 
-    /// `streams`: of the process, and all of the trace, which the operations refer to.
+    /// `streams`: of the process, and all of the trace; the operations refer to the latter.
     #[expect(clippy::expect_used, reason = "the list of streams was made of the operations")]
     fn add_ops(
         &mut self,
@@ -236,7 +236,7 @@ impl SortedStreams {
     }
 }
 
-/// Calls before a time in which the one around it is looked for: of as many threads at least.
+/// Calls before a time that are searched for the one around it; of as many threads at least.
 const AROUND: usize = 64;
 
 /// The thread that is in a call for all of an interval; `None` without one.

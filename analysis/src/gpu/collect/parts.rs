@@ -1,7 +1,7 @@
 //! Parts of a process's GPU work, where a recorder only counted the rest.
 //!
-//! Owns which part is looked at: idle times, waits and costs follow from all work of an interval, so they are of
-//! one part, and the pauses and steps of all the time are on a timeline without GPU work.
+//! Chooses the part to examine. Idle times, waits and costs follow from all work of an interval, so they are of one
+//! part, and the pauses and steps of all the time are on a timeline without GPU work.
 
 use super::{ProcessBuilder, WorkOfProcess};
 use crate::gpu::timeline::{GpuPart, Timeline};
@@ -9,14 +9,14 @@ use crate::spans::PackedPauses;
 use crate::time::intervals::Intervals;
 use crate::time::{after, duration_ns};
 
-/// Between two records of what was counted may be less; nothing follows from so little.
+/// The time between two records of counted work may be shorter; nothing follows from so little.
 const SHORTEST_NS: u64 = 100_000_000;
 
 /// From one time to another, in ns.
 type Window = (u64, u64);
 
-/// A process in two: its pauses and steps without GPU work; and a part of its GPU work with what was meanwhile,
-/// `None` without any.
+/// A process in two: its pauses and steps without GPU work; and a part of its GPU work with the host's activity
+/// meanwhile, `None` without any.
 pub(super) struct InParts {
     pub(super) elsewhere: ProcessBuilder,
     pub(super) kept: Option<(ProcessBuilder, WorkOfProcess)>,
@@ -69,7 +69,7 @@ impl ProcessBuilder {
         parts.into_iter().max_by_key(|part| (longest_ns(part), duration_ns(part.0, part.1)))
     }
 
-    /// What is whole within a part, and pauses that reach into it.
+    /// Records entirely within a part, and pauses that reach into it.
     fn within(mut self, part: Window) -> Self {
         self.calls.retain(|raw| is_within(part, raw.call.span()));
         self.counted_launches

@@ -112,7 +112,7 @@ struct TimelineMerge<'a> {
 }
 
 impl TimelineMerge<'_> {
-    /// gctrace's pauses within the profiler's time, and those that only the profiler has.
+    /// gctrace's pauses within the profiler's time, and the pauses that only the profiler has.
     fn take_pauses(&mut self, clock: &mut ClockReport) {
         let TimelinePair { recorded, profiled } = self.pair;
         let (first, last) = self.window;
@@ -195,8 +195,8 @@ impl TimelineMerge<'_> {
         threads.find(|thread| self.pair.who(self.pair.profiled, *thread) == who)
     }
 
-    /// One that does the same things at the same time; of a main thread the one with most of the
-    /// steps, else of the calls; otherwise one that the profiler has not seen.
+    /// A thread that does the same things at the same time. For a main thread, the thread with most of the steps,
+    /// else of the calls; otherwise a thread unseen by the profiler.
     fn coinciding_or_new(&mut self, recorded: ThreadIndex) -> ThreadIndex {
         if !self.pair.same_ids()
             && let Some(found) = self.pair.coinciding(recorded, self.offset_ns)

@@ -1,7 +1,7 @@
 //! Events that are in both traces of one process.
 //!
-//! Owns which timestamps are comparable: starts of calls of one function, midpoints of collections,
-//! by thread if threads can be distinguished.
+//! Chooses comparable timestamps: starts of calls of one function, midpoints of collections, by thread if threads can
+//! be distinguished.
 
 use crate::gpu::timeline::{NameIndex, ThreadIndex, Timeline};
 use crate::spans::PauseSpan;
@@ -27,7 +27,7 @@ pub(super) enum MatchedThread {
     Main,
     /// The thread with this id.
     Thread(u32),
-    /// One that only one of the traces can distinguish from others.
+    /// A thread that only one of the traces can distinguish from others.
     Unknown,
 }
 
@@ -78,7 +78,7 @@ impl TimelinePair<'_> {
         offset::offset(&in_both(series), guess_ns, FEWEST_PAUSES)
     }
 
-    /// The profiler's thread whose calls or collections coincide with a gctrace thread's.
+    /// The profiler's thread with calls or collections that coincide with a gctrace thread's.
     pub(super) fn coinciding(self, thread: ThreadIndex, offset_ns: i64) -> Option<ThreadIndex> {
         let calls = self.recorded.calls.iter().filter(|call| call.thread == thread);
         let calls = calls.filter_map(|call| {

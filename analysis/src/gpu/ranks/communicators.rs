@@ -1,6 +1,6 @@
-//! What the ranks of each communicator waited for each other, and for whose pauses.
+//! How long the ranks of each communicator waited for each other, and for whose pauses.
 //!
-//! Owns which collectives are of one communicator, and which communicators are of one kind.
+//! Assigns collectives to communicators, and communicators to kinds.
 
 use super::RankJob;
 use crate::gpu::replay::ReplayJob;
@@ -11,21 +11,19 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Communicators of one kind: those of as many ranks in the traces, at the same distance from each
-/// other. Groups of one dimension of the job's parallelism are one kind, for example the
-/// tensor-parallel ones: neighbors.
+/// Communicators of one kind: with the same number of ranks in the traces, at the same distance from each other.
+/// Groups of one dimension of the job's parallelism are one kind, for example the tensor-parallel ones: neighbors.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CommunicatorKind {
-    /// Number of ranks of each communicator that are in the traces. `null` in the last of 16, which
-    /// has all other kinds.
+    /// Number of ranks of each communicator in the traces. `null` in the last of 16: it has all other kinds.
     pub size: Option<u64>,
-    /// Distance from the number of each rank to that of the next; `null` if it differs.
+    /// Distance from the number of each rank to the next rank's; `null` if it differs.
     pub stride: Option<u32>,
     /// Number of these communicators.
     pub communicators: u64,
     /// The waits of all of them.
     pub waits: CollectiveWaits,
-    /// The communicators whose ranks waited longest, at most 16.
+    /// The communicators with the longest waits of ranks, at most 16.
     pub longest: Vec<CommunicatorReport>,
 }
 
@@ -52,10 +50,9 @@ pub struct CollectiveWaits {
     /// Time in them before their last rank had started, summed over the ranks, in ns: the part of
     /// `peer_wait_ns` that these communicators have.
     pub wait_ns: u64,
-    /// How much less of it there would be without any pauses, in ns, by replay of all ranks; also
-    /// of pauses of ranks of other communicators, if those made a rank of this one late. Negative if
-    /// there would be more: some pauses delay those that would have waited. `null` if no rank
-    /// paused.
+    /// How much shorter it would be without any pauses, in ns, by replay of all ranks. Includes pauses of ranks of
+    /// other communicators, if they made a rank of this one late. Negative if it would be longer: some pauses delay
+    /// ranks that would have waited. `null` if no rank paused.
     pub for_pauses_ns: Option<i64>,
     /// The same without the pauses of each of `pauses.sources`, in their order: one row of the
     /// victim matrix by communicator. Rows need not add up to `for_pauses_ns`: if two ranks pause at
@@ -67,7 +64,7 @@ pub struct CollectiveWaits {
 /// (tensor, pipeline, context, expert, data) and one of all ranks.
 const KINDS: usize = 16;
 
-/// Communicators listed of each kind, those that waited longest.
+/// Communicators listed of each kind, the longest waits first.
 const LONGEST: usize = 16;
 
 /// The communicators of a job.

@@ -50,7 +50,7 @@ pub(super) struct JobDraft {
     wall_ns: Option<(i64, i64)>,
 }
 
-/// What is known about a timeline's clock before its collectives are matched.
+/// Known facts about a timeline's clock before its collectives are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClockKnowledge {
     /// The offset, exactly: it is the same clock.
@@ -282,8 +282,8 @@ impl JobDraft {
         self.traces.get(&timeline.trace).copied()
     }
 
-    /// Whether a job of other ranks, whose collectives are not all named, may be a part of this
-    /// one: none of its ranks is here.
+    /// Whether a job of other ranks with partly unnamed collectives may be a part of this one: none of its ranks is
+    /// here.
     pub(super) fn may_belong(&self, other: &Self) -> bool {
         !other.communicators.is_empty() && self.ranks.is_disjoint(&other.ranks)
     }

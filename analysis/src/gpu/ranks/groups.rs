@@ -1,9 +1,9 @@
-//! Which kernels without a sequence number are one collective, once the clocks are known.
+//! Matches kernels without a sequence number to collectives, once the clocks are known.
 //!
-//! Kernels whose communicator the profiler named are matched by name and order. Of the others it
-//! decides whether ends that agree show one communicator, or several that run the same program in
-//! step, whose ends agree within a millisecond, too, until one of them is delayed. Owns that
-//! decision; undecided kernels are not matched.
+//! If the profiler named the communicator, kernels are matched by name and order. For other kernels, it decides
+//! whether ends that agree show one communicator, or several that run the same program in step. Ends of several agree
+//! within a millisecond, too, until one communicator is delayed. Owns that decision; undecided kernels are not
+//! matched.
 
 use super::kernels::{CollectiveKernel, CollectiveKernels};
 use super::pairs::{DraftCollective, FEWEST_TENTHS, OffsetMatch, within};
@@ -15,14 +15,14 @@ use std::collections::BTreeSet;
 const LEAST_NOISE_NS: u64 = 250;
 /// A lateness shows a wait if it is this many times what the ends differ by.
 const CLEARLY: u64 = 4;
-/// Evidence from which on ranks count as of one communicator, as a natural logarithm: one in 10,000
-/// (`e^9.2`) that ranks which do not wait for each other agree as well.
+/// From this much evidence on ranks count as of one communicator, as a natural logarithm: a chance of one in 10,000
+/// (`e^9.2`) that ranks without waits for each other agree as well.
 const ENOUGH: f64 = 9.2;
 /// Ends of one communicator usually differ by less: its ranks end together, and clocks of GPUs are
 /// read with an error of some microseconds. Ends of groups in step differ as their kernels do.
 const MOST_NOISE_NS: u64 = 15_000;
-/// Of the kernels from the time in which both were recorded, this many in a hundred have a partner
-/// in a communicator. Groups in step part where one of them is late.
+/// At least this many in a hundred kernels, from the time with both recorded, have a partner in a communicator.
+/// Groups in step part where one of them is late.
 const FEWEST_HUNDREDTHS: usize = 95;
 /// Collectives that only one of the two saw whole: at the start and at the end of that time.
 const EDGES: usize = 2;
@@ -32,15 +32,15 @@ const OUTLIER: u64 = 10;
 const OUTLIER_COSTS: f64 = 20.0;
 /// ... and one of this many ends may be one.
 const OUTLIERS_ONE_OF: usize = 100;
-/// Ends that differ by this many times what they differ by within a communicator are of another.
+/// Ends farther apart than this multiple of the difference within a communicator are of another.
 const OTHER: u64 = 8;
-/// Rounds in which communicators that were undecided are compared again.
+/// Number of times that undecided communicators are compared again.
 const ROUNDS: usize = 3;
 
 /// Collectives of kernels without a sequence number.
 #[derive(Debug, Default)]
 pub(super) struct MatchedGroups {
-    /// Those whose members are known; of one member where no other rank took part.
+    /// Collectives with known members; with one member where no other rank took part.
     pub(super) collectives: Vec<DraftCollective>,
     /// Number of kernels that may be of one collective with others, or not.
     pub(super) ambiguous: u64,
@@ -144,8 +144,8 @@ fn place(
     groups: &mut Vec<KernelGroup>,
     undecided: &mut Vec<(usize, usize)>,
 ) {
-    // The group whose ends agree best: other communicators of the same ranks end late whenever this
-    // one does.
+    // The group with the best agreement of ends: other communicators of the same ranks end late whenever this one
+    // does.
     let mut best: Option<(u64, usize)> = None;
     let mut maybe: Vec<usize> = Vec::new();
     for (at, group) in groups.iter().enumerate() {
@@ -273,10 +273,9 @@ impl KernelGroup {
 
     /// Whether both are of one communicator.
     ///
-    /// Ranks of one communicator wait for each other: whichever is late, and by how much, they end
-    /// together. So their ends must agree far better than the times at which the last of them
-    /// started vary, and better than their starts differ. `enough`: evidence of that, as a natural
-    /// logarithm.
+    /// Ranks of one communicator wait for each other: whichever is late, and by how much, they end together. So their
+    /// ends must agree far better than the start times of their last rank vary, and better than their starts differ.
+    /// `enough`: the evidence required, as a natural logarithm.
     fn verdict(&self, other: &Self, enough: f64) -> (GroupMatch, Vec<(usize, usize)>) {
         let Some(pairs) = self.pairs(other) else {
             return (GroupMatch::Other, Vec::new());

@@ -64,7 +64,7 @@ pub(super) struct CollectiveKey {
     group: NameIndex,
     sequence: SmallNumber,
     name: NameIndex,
-    /// Index among the kernels for which the other fields are equal.
+    /// Index among the kernels with equal other fields.
     nth: u32,
 }
 
@@ -77,13 +77,13 @@ pub(super) struct TransferKernel {
     pub(super) start_ns: i64,
     /// End on the timeline's clock.
     pub(super) end_ns: i64,
-    /// Between which ranks; `None` if unknown.
+    /// The two ranks; `None` if unknown.
     pub(super) channel: Option<TransferChannel>,
     /// Whether it sends.
     pub(super) sends: bool,
 }
 
-/// From which rank to which: kernels of one channel run in the same order on both.
+/// The sending and the receiving rank: kernels of one channel run in the same order on both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct TransferChannel {
     group: Option<NameIndex>,

@@ -1,9 +1,8 @@
-//! Which rank the others waited for, and what made it late.
+//! The rank that the others waited for, and why it was late.
 //!
-//! Between two collectives that end together for two ranks, one of both arrives later by what its
-//! device was busy or idle for longer than the other's. So the ledger of the last rank is compared
-//! with that of the first one, cause by cause, from the end of the collective before; the largest
-//! difference is what made it late.
+//! Between two collectives that end together for two ranks, one of both arrives later by the extra time that its
+//! device was busy or idle. So the ledger of the last rank is compared with the ledger of the first one,
+//! cause by cause, from the end of the collective before; the largest difference made it late.
 
 use super::RankJobs;
 use super::waits::{RankArrival, arrivals, is_last};
@@ -59,7 +58,7 @@ pub(crate) fn times(timelines: &[&Timeline], found: &RankJobs) -> Vec<DeviceRank
     times
 }
 
-/// The times of the device on which a rank took part in a collective.
+/// The times of a rank's device in a collective.
 fn on_device<'a>(
     times: &'a mut DeviceRankTimes,
     job: &ReplayJob<'_>,
@@ -102,7 +101,7 @@ pub(crate) fn explained(ledgers: Vec<Vec<RankLedger>>, found: &RankJobs) -> Vec<
     by_timeline.collect()
 }
 
-/// What made each timeline late, on the devices by which it was.
+/// Why each timeline was late, on the devices that made it late.
 fn late(ledgers: &[Vec<RankLedger>]) -> Vec<Option<LateRank>> {
     let mut early: Vec<Vec<&LateSums>> = vec![Vec::new(); ledgers.len()];
     for (of, sums) in ledgers.iter().flatten().flat_map(|device| &device.sums.early) {

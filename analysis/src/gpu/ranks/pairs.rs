@@ -11,8 +11,8 @@ use crate::time::{difference, later, offset, signed};
 /// This many tenths of the kernels of the side with fewer must match: some profiles are thinned
 /// out, some start later than others.
 pub(super) const FEWEST_TENTHS: usize = 3;
-/// If this many tenths of the kernels from the time in which both were recorded match, their number
-/// shows that they are the same.
+/// If this many tenths of the kernels from the time with both recorded match, their number shows that they are the
+/// same.
 const MAX_TENTHS: usize = 9;
 /// Random ends are a quarter of the distance between collectives apart, at the median. If most
 /// kernels match, ends must be closer than this part of the distance,
@@ -94,7 +94,7 @@ impl DraftCollective {
 pub(super) struct KernelPairs {
     /// Index of the meeting, index of the kernel.
     pub(super) pairs: Vec<(usize, usize)>,
-    /// Number of the pairs whose sequence numbers are equal.
+    /// Number of the pairs with equal sequence numbers.
     pub(super) keyed: usize,
     /// By chain: index of the communicator.
     pub(super) communicators: Vec<Option<usize>>,

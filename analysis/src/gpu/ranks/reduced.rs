@@ -1,7 +1,7 @@
 //! A timeline reduced to what relates it to other ranks' timelines.
 //!
-//! Owns what is kept: kernels of NCCL, the calls that launched them, PyTorch's annotations around
-//! those, and the process. [`super::jobs`] finds the same jobs, clocks and collectives in it.
+//! Chooses the data to keep: kernels of NCCL, the calls that launched them, PyTorch's annotations around these calls,
+//! and the process. [`super::jobs`] finds the same jobs, clocks and collectives in it.
 
 use super::kernels::{ANNOTATION, KERNEL};
 use crate::gpu::timeline::{

@@ -1,5 +1,4 @@
-//! How the figures of a job's ranks are distributed, and which ranks and hosts stand out.
-//! Owns the rule for outliers.
+//! How the figures of a job's ranks are distributed, and outliers among ranks and hosts. Owns the rule for outliers.
 
 use super::waits::RankReport;
 use gctrace_stats::median;
@@ -52,14 +51,14 @@ pub struct RankSpread {
     pub max_ns: u64,
     /// Ranks that stand out from the others, the farthest from the median first, at most 16.
     pub outliers: Vec<RankOutlier>,
-    /// Number of further outliers, which `outliers` leaves out.
+    /// Number of further outliers, not listed in `outliers`.
     pub outliers_left_out: u64,
-    /// Hosts whose mean stands out from those of the other hosts, the farthest first, at most 16;
-    /// empty if fewer than eight hosts are known.
+    /// Hosts with a mean that stands out from the other hosts' means, the farthest first, at most 16; empty if fewer
+    /// than eight hosts are known.
     pub hosts: Vec<HostOutlier>,
 }
 
-/// A rank whose figure differs from those of the others by more than their spread explains.
+/// A rank with a figure that differs from the others' by more than their spread explains.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RankOutlier {
     /// Number of the rank in its job, from 0.
@@ -76,7 +75,7 @@ pub struct RankOutlier {
     pub z: f64,
 }
 
-/// A host whose ranks differ from those of the other hosts.
+/// A host with ranks that differ from the other hosts' ranks.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HostOutlier {
     /// Name of the host.
@@ -89,11 +88,11 @@ pub struct HostOutlier {
     pub z: f64,
 }
 
-/// Ranks, and hosts, from which on some can stand out from the others.
+/// From this number of ranks, or hosts, some can stand out from the others.
 const ENOUGH: usize = 8;
 
-/// A value whose modified z-score is greater is an outlier (Iglewicz and Hoaglin, How to Detect and
-/// Handle Outliers, 1993).
+/// A value with a greater modified z-score is an outlier (Iglewicz and Hoaglin, How to Detect and Handle Outliers,
+/// 1993).
 const CUTOFF: f64 = 3.5;
 
 /// Outliers listed for each figure.

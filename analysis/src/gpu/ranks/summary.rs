@@ -20,12 +20,12 @@ use std::num::NonZeroUsize;
 /// profiler recorded these (PyTorch 2.12 and later), otherwise by kernel and order.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RanksReport {
-    /// Always inferred: clocks of different traces are aligned by the ends of collectives, which
-    /// are assumed to be simultaneous on all ranks.
+    /// Always inferred: clocks of different traces are aligned by the ends of collectives. These are assumed to be
+    /// simultaneous on all ranks.
     pub basis: Basis,
     /// Jobs with at least two ranks in the traces.
     pub jobs: Vec<RankedJob>,
-    /// Ranks whose collectives match those of no other rank in the traces.
+    /// Ranks with collectives that match no other rank in the traces.
     pub unrelated: Vec<UnrelatedRank>,
 }
 
@@ -72,10 +72,10 @@ pub struct CollectivesReport {
     pub kernels_ambiguous: u64,
     /// Kernels that send to or receive from single ranks.
     pub point_to_point: u64,
-    /// Of these, kernels whose other side was found.
+    /// Number of these kernels with the other side found.
     pub point_to_point_matched: u64,
-    /// Matched collectives for which no rank counts as last, because the last two ranks started
-    /// closer together than the error of the clocks.
+    /// Matched collectives without a last rank, because the last two ranks started closer together than the error of
+    /// the clocks.
     pub last_undecided: u64,
 }
 
@@ -157,7 +157,7 @@ fn ranked(
     let on_all_ranks = ranks.collectives.iter();
     let on_all_ranks = on_all_ranks.filter(|one| one.members.len() == everybody);
     RankedJob {
-        // With the hosts, which timelines do not know (`Analysis::report`).
+        // Filled in with the hosts; timelines do not know these (`Analysis::report`).
         spread: Vec::new(),
         collectives: CollectivesReport {
             matched: ranks.collectives.len() as u64,

@@ -1,4 +1,4 @@
-//! Which kernels that send belong to which that receive, once the clocks are known.
+//! Matches kernels that send to kernels that receive, once the clocks are known.
 //!
 //! NCCL runs sends and receives between two ranks of a communicator in order, so that only the
 //! first pair is to be found: profiles of two ranks may start at different ones. Sequence numbers
@@ -10,7 +10,7 @@ use super::pairs::SLACK_NS;
 use crate::time::later;
 use std::collections::BTreeMap;
 
-/// How far the first pair is searched from the one whose ends are closest.
+/// How far the first pair is searched from the pair with the closest ends.
 const REACH: i64 = 32;
 /// The pairs of an assignment must end closer together than any other assignment's by this factor,
 const CLEARLY: u64 = 2;
@@ -34,7 +34,7 @@ struct Channel {
     receivers: Vec<ChannelSide>,
 }
 
-/// A kernel that sends and the one that receives from it, each with the position of its rank.
+/// A sending kernel and the kernel that receives from it, each with the position of its rank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TransferPair {
     pub(super) send: (usize, TransferKernel),
@@ -93,7 +93,7 @@ fn pair(send: &ChannelSide, receive: &ChannelSide) -> Vec<TransferPair> {
     pairs.collect()
 }
 
-/// How many places later the send is whose end is closest to the middle receive's.
+/// Distance in places to the send with its end closest to the middle receive's end.
 fn middle(send: &ChannelSide, receive: &ChannelSide) -> Option<i64> {
     let at = receive.kernels.len() / 2;
     let end_ns = receive.kernels.get(at)?.end_ns;

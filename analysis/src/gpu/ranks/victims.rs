@@ -16,8 +16,7 @@ pub struct RankPauses {
     /// Always inferred: the schedule is rebuilt without pauses; order and the duration of each
     /// collective after its last rank has started are unchanged.
     pub basis: Basis,
-    /// The ranks, in the order of `earlier_ns`; if `traces_left_out` is not 0, those of the described
-    /// traces.
+    /// The ranks, in the order of `earlier_ns`; if `traces_left_out` is not 0, only ranks of the described traces.
     pub victims: Vec<u32>,
     /// The ranks with pauses, the highest cost first.
     pub sources: Vec<PauseSource>,
@@ -31,7 +30,7 @@ pub struct RankPauses {
 /// The effect of removing the pauses of some ranks.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PauseSource {
-    /// The ranks whose pauses are removed: one, or several together.
+    /// The ranks without their pauses: one, or several together.
     pub ranks: Vec<u32>,
     /// Number of pauses that are removed, over these ranks.
     pub pauses: u64,
@@ -61,8 +60,8 @@ pub struct StepEffect {
     pub mean_without_ns: u64,
 }
 
-/// Number of ranks whose pauses are removed one by one, the ranks with the most pause time; all
-/// others' pauses are removed together, so that a job of many ranks needs only some replays.
+/// Number of ranks with pauses removed one by one, the ranks with the most pause time. All others' pauses are removed
+/// together, so that a job of many ranks needs only some replays.
 const SINGLE: usize = 16;
 
 /// The victim matrix of a job, by rank and by communicator, `None` where nothing paused.

@@ -1,4 +1,4 @@
-//! What ranks waited for each other in collectives, and which of them was last.
+//! How long ranks waited for each other in collectives, and the last rank of each.
 
 use super::{RankJob, shared_ops};
 use crate::gpu::replay::{ReplayCollective, ReplayJob};
@@ -19,11 +19,11 @@ pub struct RankReport {
     pub trace: u64,
     /// Process id; 0 if the trace does not contain it.
     pub pid: u32,
-    /// Clock offset in ns: added to its timestamps it gives those of the first rank; 0 for that
-    /// rank and for ranks of the same trace.
+    /// Clock offset in ns: added to its timestamps it gives the first rank's; 0 for that rank and for ranks of the
+    /// same trace.
     pub clock_offset_ns: i64,
-    /// Error of the offset, in ns: median distance of the ends of its collectives from those of the
-    /// ranks before. `null` if the clock is the same.
+    /// Error of the offset, in ns: median distance of the ends of its collectives from the same ends of earlier
+    /// ranks. `null` if the clock is the same.
     pub clock_error_ns: Option<u64>,
     /// Number of collectives that the offset was computed from.
     pub clock_collectives: u64,
@@ -40,10 +40,9 @@ pub struct RankReport {
     pub peer_wait_ns: u64,
     /// Time in these collectives after the last rank had started, in ns.
     pub transfer_ns: u64,
-    /// Number of collectives in which it was the last rank to start.
+    /// Number of collectives that it was the last rank to start.
     pub last: u64,
-    /// Of these, collectives before which one of its own pauses ended since the previous
-    /// collective.
+    /// Number of these collectives with a pause of its own that ended since the previous collective.
     pub last_after_pause: u64,
     /// Busy time by device, with and without waiting for other ranks.
     pub devices: Vec<UsefulBusy>,
@@ -54,9 +53,9 @@ pub struct RankReport {
 pub struct UsefulBusy {
     /// Index of the device in the process.
     pub device: u32,
-    /// Time in which any operation of the process ran on it, in ns.
+    /// Time with any operation of the process running on it, in ns.
     pub busy_ns: u64,
-    /// `busy_ns` without the time in which only collectives ran that waited for other ranks, in ns.
+    /// `busy_ns` without the time of collectives alone that waited for other ranks, in ns.
     pub useful_busy_ns: u64,
 }
 
@@ -67,7 +66,7 @@ pub(crate) struct JobWaits {
     pub(super) members: Vec<MemberWaits>,
     /// In the order of the job's collectives: what their members waited in each, added, in ns.
     pub(super) collectives_ns: Vec<u64>,
-    /// Collectives in which the error of the clocks hides which rank was last.
+    /// Collectives with the last rank hidden by the error of the clocks.
     pub(super) undecided: u64,
 }
 
@@ -85,7 +84,7 @@ pub(crate) struct MemberWaits {
 /// When operations of a timeline stopped waiting, in ns on its own clock.
 pub(crate) type WaitEnds = HashMap<OpIndex, u64>;
 
-/// Per device the time in which anything ran, and in which anything but waiting ran, in ns.
+/// Per device the time with anything running, and with anything but waiting running, in ns.
 pub(crate) type BusyTimes = BTreeMap<u32, (u64, u64)>;
 
 /// One rank in one collective.
@@ -103,7 +102,7 @@ pub(crate) struct RankArrival {
 }
 
 impl RankArrival {
-    /// Time that it waited in the collective for the last rank, which arrived at this time.
+    /// Time that it waited in the collective for the last rank; this rank arrived at the given time.
     pub(crate) fn wait_ns(&self, last_start_ns: i64) -> u64 {
         let until_last_ns = last_start_ns.abs_diff(self.start_ns);
         if self.waited { until_last_ns.min(self.op.duration_ns()) } else { 0 }

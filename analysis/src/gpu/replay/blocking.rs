@@ -15,13 +15,13 @@ use crate::spans::index::Index;
 use crate::time::signed;
 use std::collections::HashMap;
 
-/// A waiting call returns this long after what it waited for, if no call of the trace shows it;
-/// never more than measured. Typical of the driver's polling.
+/// Time from the end of the awaited work to the return of the call, if no call of the trace shows it; never more than
+/// measured. Typical of the driver's polling.
 const RETURN_NS: i64 = 5_000;
 /// A shorter call did not wait.
 const WAITED_NS: u64 = 20_000;
 
-/// Links the ends of blocking calls to what they waited for.
+/// Links the ends of blocking calls to the work they waited for.
 pub(super) fn learn(
     timeline: &Timeline,
     layout: &ReplayLayout,
@@ -201,8 +201,8 @@ impl<'a> BlockingEvidence<'a> {
         waits::event_op(wait, self.timeline, self.queues)
     }
 
-    /// The last operation of the call's stream; where that is unknown, of the last operations of
-    /// all streams the one that ended last before the call returned.
+    /// The last operation of the call's stream. If the stream is unknown, the operation that ended last before the
+    /// call returned, among the last operations of all streams.
     fn of_stream(&self, call: &Call) -> Vec<OpIndex> {
         let last = match call.stream {
             Some(stream) => self.queues[stream.at()].last_before(call.start_ns),

@@ -1,4 +1,4 @@
-//! The exposed part of a pause's cost, which the GPU pays at once.
+//! The exposed part of a pause's cost: the GPU pays it at once.
 
 use super::ReplayJob;
 use super::layout::ReplayLayout;
@@ -75,14 +75,14 @@ impl TimelineSurroundings {
         Self { launches, ended_ns: ended_ns.collect() }
     }
 
-    /// Operations up to the given one that may have run after a time.
+    /// Operations, up to the given one, that may have run after a time.
     fn within(&self, last: OpIndex, from_ns: u64) -> impl Iterator<Item = OpIndex> {
         let before = self.ended_ns.partition_point(|ended| *ended <= from_ns);
         (before..last.at() + 1).map(OpIndex::new)
     }
 }
 
-/// Time of a window in which nothing ran.
+/// Time of a window with nothing running.
 fn idle(spans: Vec<(i64, i64)>, from: i64, to: i64) -> u64 {
     let to = to.max(from);
     let window_ns = to.abs_diff(from);

@@ -23,7 +23,7 @@ pub(super) struct ReplayLayout {
     pub(super) ops: Vec<(u64, u64)>,
     /// The calls of each thread.
     pub(super) chains: Vec<CallChain>,
-    /// Per thread: from which time between two calls on it was quiet for unusually long.
+    /// Per thread: time between two calls after which it was quiet for unusually long.
     pub(super) quiet_ns: Vec<u64>,
     /// Per operation: its stream.
     streams: Vec<StreamIndex>,
@@ -31,7 +31,7 @@ pub(super) struct ReplayLayout {
     devices: Vec<Option<u32>>,
     /// The functions of the host among the operations, in order.
     functions: Vec<OpIndex>,
-    /// Which operations members of a collective are.
+    /// Per operation: whether it is a member of a collective.
     pub(super) meets: Vec<bool>,
     /// What launches of each kind of operation typically take on a free stream, in ns.
     pub(super) launch_ns: ByKind<i64>,

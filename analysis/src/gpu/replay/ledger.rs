@@ -1,17 +1,16 @@
 //! The idle ledger of a device: every idle nanosecond has a cause.
 //!
-//! Overlap is not cause: a program that waits for the GPU in each step and then needs a while to
-//! launch again looks like one whose host is slow. So the ledger is made of replays of the run
-//! without causes. A gap is first walked from back to front along what decided the start of the
-//! operation that ends it (`walk.rs`); what lies on the GPU's side is final. The rest is given to
-//! the causes in the order of [`IdleCause`]: each gets the idle time that goes when it is removed
-//! after those before it, gap by gap, but no more than all gaps together lose, as idle time moves
-//! to other gaps. What no removal explains is launch latency and the host's, by the walk. So no row
-//! is negative, and the rows sum to the idle time.
+//! Overlap is not cause: a program that waits for the GPU in each step and then needs a while to launch again looks
+//! like a program with a slow host. So the ledger is made of replays of the run without causes. A gap is first walked
+//! from back to front along what decided the start of the operation that ends it (`walk.rs`). Its part on the GPU's
+//! side is final. The rest is given to the causes in the order of [`IdleCause`]: each gets the idle time that goes
+//! when it is removed after the causes before it, gap by gap, but no more than all gaps together lose, as idle time
+//! moves to other gaps. The remaining time is launch latency and the host's, by the walk. So no row is negative, and
+//! the rows sum to the idle time.
 //!
-//! The order matters where two causes hide behind each other; how much, each row says
-//! ([`IdleRow::alone_ns`], [`IdleRow::last_ns`]). Idle time may grow without a cause, where streams
-//! overlap more, but the run does not get longer: what it saves is the replayed time.
+//! The order matters where two causes hide behind each other; how much, each row says ([`IdleRow::alone_ns`],
+//! [`IdleRow::last_ns`]). Idle time may grow without a cause, where streams overlap more, but the run does not get
+//! longer: the saving is the replayed time.
 
 mod activity;
 mod among;
@@ -49,7 +48,7 @@ pub(crate) use stepwise::StepIdle;
 use sums::{CauseSums, PlaceSum};
 use walk::{GapPart, WalkedGap};
 
-/// Places of a row, and those that are replayed alone.
+/// Places of a row, and places replayed alone.
 const PLACES: usize = 5;
 /// A row of less than this part of the idle time has no places.
 const WORTH_PLACING: u64 = 100;
@@ -136,7 +135,7 @@ impl ReplayModel {
         ledgers.unwrap_or_default()
     }
 
-    /// Calls `then` with what is known of the delays of the timeline; `None` of a model of several.
+    /// Calls `then` with the known causes of delays of the timeline; `None` for a model of several.
     fn with_causes<R>(
         &self,
         timeline: &Timeline,

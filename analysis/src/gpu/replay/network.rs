@@ -216,7 +216,7 @@ fn accumulate(counts: &mut [u32]) {
     }
 }
 
-/// Nodes in an order in which each comes after all nodes that it waits for.
+/// Nodes in an order with each after all nodes that it waits for.
 #[derive(Debug, Default)]
 pub(super) struct Network {
     /// Edges into node `n`: `first[n]..first[n + 1]`.
@@ -300,8 +300,8 @@ impl Network {
         self.delays[edge]
     }
 
-    /// The wait that decided the time of the node at a place: of several the one that [`Self::tighten`]
-    /// extends. `None` of a node that waits for nothing.
+    /// The wait that decided the time of the node at a place: if there are several, the wait that [`Self::tighten`]
+    /// extends. `None` for a node that waits for nothing.
     pub(super) fn decisive(&self, place: usize) -> Option<NetworkWait> {
         self.waits(place).max_by_key(|wait| self.measured[wait.from] + wait.delay_ns)
     }

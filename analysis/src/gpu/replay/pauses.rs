@@ -1,12 +1,11 @@
 //! The delays between calls that contain a pause, and how they change with it.
 //!
-//! A pause is part of the time between two calls of the collecting thread. That thread holds the
-//! GIL: other threads that run Python are blocked too, except those that made a call during the
-//! pause (C++ threads, for example autograd's, continue). A thread is assumed to run Python if it
-//! is the process's first, or collected or stepped itself. Any other thread is assumed to have been
-//! blocked by a pause if it was quiet throughout the pause, and otherwise only for as long as usual
-//! or as the pause: it was running a hook in Python, for example. A thread that took no longer than
-//! usual was not blocked: it waited for something else, for example data.
+//! A pause is part of the time between two calls of the collecting thread. That thread holds the GIL: it blocks other
+//! threads that run Python, except threads that made a call during the pause (C++ threads, for example autograd's,
+//! continue). A thread is assumed to run Python if it is the process's first, or collected or stepped itself. Any
+//! other thread is assumed to have been blocked by a pause if it was quiet throughout the pause, and otherwise only
+//! for as long as usual or as the pause: it was running a hook in Python, for example. A thread that took no longer
+//! than usual was not blocked: it waited for something else, for example data.
 
 use super::layout::{CallChain, ReplayLayout};
 use super::network::{DelayChange, EdgeIndex, NetworkBuilder};
@@ -179,7 +178,7 @@ struct ClaimedTime {
 
 #[derive(Debug, Default)]
 struct Claim {
-    /// Up to which time it is assigned, so that no time is assigned twice.
+    /// End of the assigned time, so that no time is assigned twice.
     until_ns: u64,
     /// How much is assigned.
     sum_ns: u64,
@@ -256,7 +255,7 @@ fn on_collecting_thread(
     }
 }
 
-/// A thread other than the one that collects.
+/// A thread other than the collecting one.
 struct WaitingThread<'a> {
     chain: &'a CallChain,
     quiet_ns: u64,
@@ -317,7 +316,7 @@ fn handed_over(layout: &ReplayLayout) -> HandedOver {
     handed
 }
 
-/// The collecting thread handed over after the pause: what it launched was delayed as well.
+/// The collecting thread handed over after the pause: its launches were delayed as well.
 fn asked_later(
     pause: &PauseSpan,
     handed: &HandedOver,
@@ -373,8 +372,8 @@ pub(super) fn apply(
 }
 
 impl PauseEffects {
-    /// A thread that waits for another one when a new pause starts: the time it had waited by then
-    /// comes before the pause, and what it did after the hand-over comes after it.
+    /// A thread that waits for another one when a new pause starts: its wait so far comes before the pause, and its
+    /// work after the hand-over comes after it.
     fn still_before(
         &self,
         inserted: &InsertedPause,

@@ -19,11 +19,11 @@ const LONG_NS: u64 = 50_000;
 /// This many launches that waited at about the same depth show the limit.
 const EVIDENCE: usize = 3;
 
-/// A launch that may have had to wait: the time from which its thread goes on.
+/// A launch that may have had to wait: its thread goes on after the wait.
 struct QueuedLaunch {
     /// Place of its operation in the stream.
     place: usize,
-    /// Node and time at which the thread went on.
+    /// Node and time of the thread continuing.
     returned: NetworkNodeId,
     returned_ns: u64,
     /// Operations in the stream at that time, its own included.

@@ -68,8 +68,7 @@ impl ReplaySchedule {
         difference(self.time(node), self.inner.network.measured(node))
     }
 
-    /// Idle time of a device: from its first start to its last end, minus the time in which any
-    /// operation ran on it.
+    /// Idle time of a device: from its first start to its last end, minus the time with any operation running on it.
     pub fn idle_ns(&self, timeline: usize, device: u32) -> u64 {
         let layout = &self.inner.layouts[timeline];
         let ops = layout.all_ops().filter(|op| layout.device(*op) == Some(device));

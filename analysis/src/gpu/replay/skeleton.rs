@@ -1,11 +1,11 @@
-//! What one rank's schedule needs from the other ranks, and what they need from it.
+//! Data that one rank's schedule needs from the other ranks, and that they need from it.
 //!
-//! Ranks wait for each other in collectives, sends and receives only. So the network of a rank is cut
-//! there: the end of one comes from outside. Of the rest only the nodes stay that something outside
-//! asks for (starts and ends of these, steps, the end of the rank) and the delays between them that
-//! can decide in one of the scenarios, with their length in each: see `chains.rs`, `cut.rs` and
-//! `graph.rs`. That is exact: joined with the other ranks' skeletons (`joined.rs`), all these times
-//! are as in a replay of the whole job.
+//! Ranks wait for each other in collectives, sends and receives only. So the network of a rank is cut there: the end
+//! of a collective, send or receive comes from outside. From the rest, only two things stay. The first are nodes that
+//! something outside asks for: starts and ends of these, steps, the end of the rank. The second are the delays
+//! between them that can decide in one of the scenarios, with their length in each: see `chains.rs`, `cut.rs` and
+//! `graph.rs`. That is exact: joined with the other ranks' skeletons (`joined.rs`), all these times are as in a
+//! replay of the whole job.
 
 mod chains;
 mod cut;
@@ -35,7 +35,7 @@ pub struct Skeleton {
     edges: Vec<SkeletonEdge>,
     /// What differs from the measured delays; the first is the measured run, without any.
     columns: Vec<Vec<ChangedEdge>>,
-    /// Which of `columns` each scenario is: see [`ReplayModel::skeleton`].
+    /// Index of each scenario in `columns`: see [`ReplayModel::skeleton`].
     scenarios: Vec<u32>,
     /// Kernels that may be collectives, by operation.
     meets: Vec<SkeletonMeet>,
@@ -148,7 +148,7 @@ impl ReplayModel {
 struct Scenarios {
     /// The scenarios that differ, the measured one first.
     columns: Vec<AppliedChange>,
-    /// Which of them each scenario is.
+    /// Index of each scenario among them.
     places: Vec<u32>,
     /// By edge of the network.
     delays: Vec<Delay>,

@@ -10,7 +10,7 @@ use serde::Serialize;
 /// How well the steps are explained after the pauses are removed.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct StepEvidenceReport {
-    /// Number of steps that were compared: those of the thread with the most steps.
+    /// Number of compared steps: from the thread with the most steps.
     pub count: u64,
     /// Number of steps with at least one pause.
     pub with_pauses: u64,

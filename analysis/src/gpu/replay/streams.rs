@@ -14,8 +14,8 @@ use std::collections::HashMap;
 pub(super) struct StreamQueue {
     /// Indices of operations by start.
     pub(super) ops: Vec<OpIndex>,
-    /// The latest time at which each was enqueued, on the clock of the timeline: never earlier than
-    /// the previous one. Without a known call, equal to the previous one.
+    /// The latest possible time that each was enqueued, on the clock of the timeline: never earlier than the previous
+    /// one. Without a known call, equal to the previous one.
     pub(super) asked_ns: Vec<u64>,
 }
 
@@ -133,8 +133,8 @@ impl TypicalLatency {
         }
     }
 
-    /// When an operation could have started by its call and by its stream, which was free from
-    /// `stream_free_ns`.
+    /// When an operation could have started by its call and by its stream. The stream was free from `stream_free_ns`
+    /// on.
     pub(super) fn ready_ns(&self, op: &Op, stream_free_ns: u64, timeline: &Timeline) -> u64 {
         let of = |typical_ns: &ByKind<i64>| typical_ns[op.kind as usize].unsigned_abs();
         let by_stream_ns = after(stream_free_ns, of(&self.gap_ns));
@@ -150,10 +150,10 @@ fn one_of(fraction: usize, mut values: Vec<u64>, without: i64) -> i64 {
     gctrace_stats::quantile(&mut values, fraction).map_or(without, signed)
 }
 
-/// Calls before the profiler's work in which the one around it is looked for.
+/// Number of calls before the profiler's work that are searched for the one around it.
 const AROUND: usize = 64;
 
-/// How long the profiler worked in calls: what they launch is enqueued later by that.
+/// How long the profiler worked in calls: their operations are enqueued later by that time.
 fn held_up(timeline: &Timeline) -> HashMap<CallIndex, i64> {
     let mut held_up: HashMap<CallIndex, i64> = HashMap::new();
     for code in timeline.code.iter().filter(|code| code.kind == HostCodeKind::Overhead) {

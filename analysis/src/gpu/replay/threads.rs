@@ -1,10 +1,8 @@
-//! What the calls of a thread wait for on the host: the thread's own think time, or a hand-over
-//! from another thread.
+//! Causes of a thread's calls waiting on the host: the thread's own think time, or a hand-over from another thread.
 //!
-//! A call starts as long after the previous one on its thread as measured. But a thread that was
-//! quiet for unusually long while another one was busy waited for that one: Python's main thread
-//! waits for autograd's to finish the backward pass, which waited for the main thread to request
-//! it. Pauses do not count as quiet.
+//! A call starts as long after the previous one on its thread as measured. But a thread that was quiet for unusually
+//! long while another one was busy waited for that one: Python's main thread waits for autograd's thread to finish
+//! the backward pass; that thread waited for the main thread to request it. Pauses do not count as quiet.
 
 use super::layout::{CallChain, HandOver, ReplayLayout};
 use super::network::NetworkBuilder;
@@ -88,11 +86,11 @@ impl UnblockedTime {
     }
 }
 
-/// Finds out which calls waited for another thread.
+/// Finds the calls that waited for another thread.
 struct HandOvers<'a> {
     layout: &'a ReplayLayout,
     pauses: SummedIntervals,
-    /// Per thread: from which time between two calls on it was quiet.
+    /// Per thread: time between two calls after which it was quiet.
     quiet_ns: Vec<u64>,
     /// Whether each thread launches work.
     launches: Vec<bool>,

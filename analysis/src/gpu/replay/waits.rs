@@ -23,7 +23,7 @@ type WaitingPair = (OpIndex, OpIndex);
 const HAND_OVER_NS: i64 = 1_500;
 /// An operation is late from this long after it could have started ...
 const LATE_NS: u64 = 10_000;
-/// ... and waited for another one that ended at most this long before it started.
+/// ... and waited for another operation that ended at most this long before it started.
 const SHORTLY_NS: u64 = 10_000;
 /// Stamps of one GPU disagree by no more.
 const CLOCK_NS: u64 = 1_000;
@@ -52,7 +52,7 @@ fn possible(timeline: &Timeline, (source, waiting): WaitingPair) -> bool {
     source.stream != waiting.stream && duration_ns(waiting.start_ns, source.end_ns) <= CLOCK_NS
 }
 
-/// The operation whose completion an event marks.
+/// The operation with its completion marked by an event.
 pub(super) fn event_op(
     wait: &EventWait,
     timeline: &Timeline,

@@ -61,7 +61,7 @@ impl StepComparison {
 /// A comparison of the median lengths of two kinds of steps.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MedianComparison {
-    /// Basis of `difference`: inferred, as that of a comparison of means.
+    /// Basis of `difference`: inferred, as every comparison of means.
     pub basis: Basis,
     /// Number of steps of the kind in question.
     pub count: u64,

@@ -39,7 +39,7 @@ pub(super) struct HostActivity {
 struct HostRange {
     start_ns: u64,
     end_ns: u64,
-    /// The cause that it sets for all within; `None` of one that shows nothing of it.
+    /// The cause that it sets for everything within; `None` if it shows no cause.
     cause: Option<IdleCause>,
     label: IdleLabel,
 }
@@ -119,7 +119,7 @@ impl HostActivity {
         }
     }
 
-    /// What is around a time of a thread.
+    /// The code around a time of a thread.
     pub(super) fn label(&self, thread: ThreadIndex, at_ns: u64) -> IdleLabel {
         let segments = self.threads.get(&thread).map_or(&[][..], Vec::as_slice);
         let at = segments.partition_point(|segment| segment.end_ns <= at_ns);
@@ -216,7 +216,7 @@ impl FlatRanges {
         }
     }
 
-    /// What was open until a time.
+    /// Emits the innermost open range up to a time.
     fn emit(&mut self, until_ns: u64) {
         let start_ns = self.at_ns;
         self.at_ns = start_ns.max(until_ns);

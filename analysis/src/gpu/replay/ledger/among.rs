@@ -1,5 +1,5 @@
-//! A rank's ledger among those of other ranks: how long it waited for which of them, and what it did
-//! before it was late.
+//! A rank's ledger among other ranks' ledgers: how long it waited for each of them, and what it did before it was
+//! late.
 
 use super::IdleLabel;
 use super::stepwise::StepIdle;
@@ -11,18 +11,18 @@ use std::collections::{BTreeMap, HashMap};
 /// Intervals of one device that other ranks give a meaning. All are on its timeline's clock, in ns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankTimes {
-    /// In which a collective waited for a rank, with that rank.
+    /// Time that a collective waited for a rank, with that rank.
     pub(crate) waits: Vec<((u64, u64), u32)>,
-    /// From the end of a collective to the next one, for which it was the last.
+    /// From the end of a collective to the next one, if the rank was the last in the next.
     pub(crate) late: Vec<(u64, u64)>,
-    /// The same of collectives for which it was the first, by the timeline of the last.
+    /// The same if it was the first in the next, by the timeline of the last.
     pub(crate) early: Vec<(usize, (u64, u64))>,
 }
 
 /// The same of each device of one timeline; of one without a number as well.
 pub(crate) type DeviceRankTimes = HashMap<Option<u32>, RankTimes>;
 
-/// What the device of a timeline did in the intervals in which it was late, or another rank was.
+/// What the device of a timeline did in the intervals that it, or another rank, was late.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankSums {
     /// The device's waits for ranks, in ns.
@@ -43,7 +43,7 @@ pub(crate) struct RankLedger {
     pub(crate) steps: StepIdle,
 }
 
-/// Time of devices by what they did.
+/// Time of devices by activity.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LateSums {
     pub(crate) busy_ns: u64,

@@ -90,7 +90,7 @@ impl DelayCauses<'_> {
         delays
     }
 
-    /// The time in a function of the host, for which its stream waits.
+    /// The time in a function of the host; its stream waits for it.
     fn of_function(&self, index: OpIndex, op: &Op, delays: &mut Vec<CausedDelay>) {
         let (start, end) = self.layout.op(index);
         let start = self.network.place(start);
@@ -236,7 +236,7 @@ impl DelayCauses<'_> {
         self.network.place(self.layout.call(call).1)
     }
 
-    /// The time in a call: its own, and what it waits for. It has the cause of the call that it is part of.
+    /// The time in a call: its own, and its waits. It has the cause of the call that it is part of.
     fn of_call(&self, call: CallIndex, part_of: CallIndex, delays: &mut Vec<CausedDelay>) {
         let cause = self.timeline.calls[part_of].kind.idle_cause();
         let label = self.label_of(part_of);
@@ -281,7 +281,7 @@ impl DelayCauses<'_> {
         }
     }
 
-    /// The operations whose end a call waits for, by the place of its end.
+    /// The operations that a call waits for to end, by the place of its end.
     fn ops_of(&self, end: usize) -> impl Iterator<Item = NetworkWait> {
         let waits = self.network.waits(end);
         waits.filter(|wait| matches!(self.kinds.at(wait.from), NodeKind::OpEnd(_)))
@@ -291,7 +291,7 @@ impl DelayCauses<'_> {
         self.ops_of(end).next().is_some()
     }
 
-    /// The function of a call, or the copy that it started, and what is around it.
+    /// The function of a call, or the copy that it started, and the code around it.
     pub(super) fn label_of(&self, index: CallIndex) -> IdleLabel {
         let call = &self.timeline.calls[index];
         let copied = self.copied.get(&index).filter(|_| call.kind.idle_cause() == IdleCause::Copy);

@@ -61,8 +61,8 @@ impl DeviceGaps {
         difference(last, first).max(0)
     }
 
-    /// The idle time of a run, and what is left of each gap: the time from the last end of what was
-    /// before it to the operation that ended it.
+    /// The idle time of a run, and the rest of each gap: the time from the last end of operations before it to the
+    /// operation that ended it.
     pub(super) fn replayed(&self, layout: &ReplayLayout, run: &NetworkRun<'_>) -> (i64, Vec<i64>) {
         let mut spans = Vec::with_capacity(self.ops.len());
         let mut left = Vec::with_capacity(self.gaps.len());

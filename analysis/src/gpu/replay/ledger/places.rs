@@ -69,8 +69,8 @@ pub(super) fn copied(timeline: &Timeline) -> HashMap<CallIndex, NameIndex> {
     copies.filter_map(|op| Some((op.call?, op.name))).collect()
 }
 
-/// Functions of the host whose times the trace lacks, by the operation of each stream that was launched
-/// next: CUPTI records them since 13.1, and no call names its stream.
+/// Functions of the host without times in the trace, by the next operation launched on each stream: CUPTI records
+/// them since 13.1, and no call names its stream.
 pub(super) fn unseen_functions(timeline: &Timeline) -> HashMap<OpIndex, CallIndex> {
     let names = Index::enumerate(timeline.names.texts());
     let names: HashSet<NameIndex> =
@@ -96,14 +96,14 @@ pub(super) fn unseen_functions(timeline: &Timeline) -> HashMap<OpIndex, CallInde
 /// The lines that calls were made at, of recordings with samples.
 #[derive(Debug, Default)]
 pub(super) struct CallPlaces {
-    /// Of calls in which the thread was sampled, or off the CPU for long.
+    /// For calls with a thread that was sampled, or off the CPU for long.
     own: HashMap<CallIndex, NameIndex>,
     /// Of a function that a thread nearly always calls at the same line.
     usual: HashMap<(ThreadIndex, NameIndex), NameIndex>,
 }
 
 impl CallPlaces {
-    /// Calls of a function that must have been seen before their line is that of the others too.
+    /// Calls of a function seen at one line before its other calls count as at that line too.
     const ENOUGH: usize = 5;
     /// The share of them with that line.
     const NEARLY_ALL: f64 = 0.9;

@@ -68,8 +68,8 @@ impl DelayCauses<'_> {
         walked
     }
 
-    /// Where the chain met a cause last before a gap; `None` for causes without a place, and if that was
-    /// long before. `met` remembers what was found.
+    /// Where the chain last met a cause before a gap; `None` for causes without a place, and if the meeting was long
+    /// before. `met` remembers results.
     pub(super) fn before(
         &self,
         gap: &WalkedGap,

@@ -39,7 +39,7 @@ struct ChainEntry {
     delay: Delay,
 }
 
-/// What is known of chains: from where on they come after a node of the graph, and how long after it.
+/// Known facts about chains: where they start to come after a node of the graph, and how long after it.
 #[derive(Debug, Default)]
 pub(super) struct ChainEntries {
     /// By node of the graph: one of each chain, the last.

@@ -31,7 +31,7 @@ pub(super) struct Cut<'a> {
     origin: GraphIndex,
     /// The nodes of the graph that the places of the network follow, by place.
     sources: Vec<DelayedNode>,
-    /// Those of a place: `first_source[place]..first_source[place + 1]`.
+    /// The sources of a place: `first_source[place]..first_source[place + 1]`.
     first_source: Vec<usize>,
     /// Per place that is the end of a collective, the place of its start.
     starts: Vec<Option<usize>>,
@@ -45,7 +45,7 @@ pub(super) struct Cut<'a> {
 /// A node that another one follows after a delay.
 type DelayedNode = (GraphIndex, Delay);
 
-/// A timestamp, and what it is no later than.
+/// A timestamp, and a node that is an upper bound for it.
 type GraphMark = (GraphIndex, Option<GraphIndex>);
 
 /// A node of the network that follows more nodes of the graph than these becomes one itself: the
@@ -157,7 +157,7 @@ impl<'a> Cut<'a> {
         Some(self.sources.get(self.first_source[place])?.0)
     }
 
-    /// `timeline`: the one that the network was learned from.
+    /// `timeline`: the network was learned from it.
     pub(super) fn skeleton(mut self, timeline: &Timeline) -> Skeleton {
         let layout = self.layout;
         let calls = layout.working_calls().map(|call| layout.call(call).1);

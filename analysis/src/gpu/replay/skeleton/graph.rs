@@ -1,4 +1,4 @@
-//! A graph of delays in which nodes are removed without changing when the kept ones happen.
+//! A graph of delays that can lose nodes without changing the times of the kept ones.
 //!
 //! Each delay has a value in every scenario. A node is removed by linking all that it waited for
 //! with all that waited for it; of parallel delays the longest counts, in each scenario.
@@ -162,7 +162,7 @@ impl DelayGraph {
         Self { nodes: Vec::new(), links: Vec::new(), free: Vec::new(), rows }
     }
 
-    /// Adds a node; one that is not `kept` may be removed.
+    /// Adds a node; if it is not `kept` it may be removed.
     pub(super) fn add(&mut self, kept: bool) -> GraphIndex {
         let node = GraphNode { kept, ..GraphNode::default() };
         Index::push(&mut self.nodes, node)
@@ -271,7 +271,7 @@ impl DelayGraph {
         }
     }
 
-    /// The nodes that are left, in the order in which they were added.
+    /// The remaining nodes, in order of addition.
     pub(super) fn left(&self) -> impl Iterator<Item = GraphIndex> {
         let nodes = Index::enumerate(&self.nodes);
         nodes.filter(|(_, node)| !node.removed).map(|(at, _)| at)

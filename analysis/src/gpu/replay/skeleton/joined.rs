@@ -33,7 +33,7 @@ struct JoinedRank<'a> {
 struct JoinedMeeting {
     /// The start of the last of them; `None` if no rank of it is known.
     last: Option<NetworkNodeId>,
-    /// Starts and ends of those that wait for it.
+    /// Starts and ends of the ranks that wait for it.
     waited: Vec<(NetworkNodeId, NetworkNodeId)>,
 }
 
@@ -126,8 +126,8 @@ impl<'a> JoinedSkeletons<'a> {
         Self { network: builder.finish(), ranks: joined, meetings, base }
     }
 
-    /// A replay in which each rank is in the scenario that `scenario` returns for its place:
-    /// [`Self::MEASURED`], [`Self::WITHOUT_PAUSES`], or a change of its skeleton.
+    /// A replay with each rank in the scenario that `scenario` returns for its place: [`Self::MEASURED`],
+    /// [`Self::WITHOUT_PAUSES`], or a change of its skeleton.
     ///
     /// # Panics
     ///

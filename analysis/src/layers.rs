@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 pub struct LayersReport {
     /// Steps that were measured.
     pub measured_steps: u64,
-    /// Number of the measured step that held the most at once, which `layers` and `totals` are of; the first
-    /// of several.
+    /// Number of the measured step that held the most at once, the first if several did. `layers` and `totals` are
+    /// about this step.
     pub step: u64,
     /// Each how many-th step was measured at last; `null` if unknown.
     pub every: Option<u32>,
@@ -30,8 +30,7 @@ pub struct LayersReport {
     /// Weights, gradients, buffers and optimizer state at the end of the process; `null` if it did not end in
     /// order, or the models were gone.
     pub at_end: Option<LayerTotals>,
-    /// The layers of that step, most bytes at once first; at most 1,100, the last of which may be the sum of
-    /// others.
+    /// The layers of that step, most bytes at once first; at most 1,100. The last may be the sum of others.
     pub layers: Vec<LayerReport>,
     /// What the figures do not contain, or how they are to be read, in any measured step: `saved_forbidden`,
     /// `own_hooks`, `compiled`, `sharded`, `replicated`, `zero`, `quantized`, `sparse`, `inference`,
@@ -55,17 +54,17 @@ pub struct LayerTotals {
     pub buffers: u64,
     /// The optimizers' state.
     pub optimizer: u64,
-    /// What was saved for a backward pass, at most at once; `null` if unknown.
+    /// Memory saved for a backward pass, at most at once; `null` if unknown.
     pub saved: Option<u64>,
-    /// What modules returned; of it, what is saved too is in both. `null` if unknown.
+    /// Outputs of modules; saved outputs are in `saved` too. `null` if unknown.
     pub outputs: Option<u64>,
     /// Gradients of these outputs; the backward pass frees each after its use. `null` if unknown.
     pub output_gradients: Option<u64>,
 }
 
 impl LayerTotals {
-    /// What is held as a backward pass begins, in bytes: everything but outputs, which are saved or freed, and
-    /// their gradients.
+    /// Memory held as a backward pass begins, in bytes: everything but outputs (they are saved or freed) and their
+    /// gradients.
     pub fn at_once(&self) -> u64 {
         let Self { weights, gradients, buffers, optimizer, saved, .. } = *self;
         sum([weights, gradients, buffers, optimizer].into_iter().chain(saved))
@@ -131,9 +130,9 @@ const POINTS: usize = 1_000;
 /// The measured steps of a process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LayerSums {
-    /// What is known without the step that held the most.
+    /// The report without the step that held the most.
     report: LayersReport,
-    /// The rows of the last step; those of the next may be the same.
+    /// The rows of the last step; the next step's may be the same.
     last: Vec<LayerRow>,
     /// Totals of these rows.
     totals: LayerTotals,
@@ -177,7 +176,7 @@ impl LayerSums {
         });
     }
 
-    /// `observed_ns`: for which the process was recorded.
+    /// `observed_ns`: recorded time of the process.
     pub(crate) fn report(&self, started_ns: u64, observed_ns: u64) -> Option<LayersReport> {
         let (step, totals, rows) = self.most.as_ref()?;
         let layers = largest_first(rows, usize::MAX);
@@ -220,7 +219,7 @@ fn largest_first(rows: &[LayerRow], most: usize) -> Vec<LayerReport> {
     ranked(rows.iter().map(layer), most, weight)
 }
 
-/// Sums of rows; `saved`: what was saved at once, if that is known.
+/// Sums of rows; `saved`: memory saved at once, if known.
 fn totals(rows: &[LayerRow], saved: Option<u64>) -> LayerTotals {
     let mut sums = LayerTotals::default();
     for row in rows {

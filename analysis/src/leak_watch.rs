@@ -1,7 +1,7 @@
 //! Whether a process keeps more and more: objects, resident memory, device memory.
 //!
-//! Never by its warm-up: the last of the [`steady_parts`] of each series, which has to be the larger part of the
-//! process's life, and to rise in both of its halves.
+//! The warm-up never counts. A trend needs the last of the [`steady_parts`] of a series: it has to be the larger part
+//! of the process's life, and to rise in both of its halves.
 
 pub(crate) mod alive;
 mod figures;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// Fewer samples show no trend, unless they are on a line: of four, no order is rarer than one in twelve.
 const FEWEST: usize = 5;
-/// So many samples on a straight line are a trend whatever their p, which for five is 0.0275 at least.
+/// This many samples on a straight line are a trend whatever their p; for five samples p is 0.0275 at least.
 const FEWEST_ON_A_LINE: usize = 4;
 /// On a line: none is further from the line through the first and the last than this part of the rise.
 const OFF_LINE: f64 = 0.1;
@@ -31,7 +31,7 @@ const BY_HALF: f64 = 0.5;
 const LAST_PART: f64 = 0.1;
 /// A rise of resident memory by less is none to act on, in bytes.
 const NOTABLE_RISE: u64 = 16 << 20;
-/// Fewer readings of what the C library keeps show the moment, not what it keeps.
+/// Fewer readings of the C library's kept memory show one time, not the memory that it keeps.
 const FEWEST_KEPT: usize = 2;
 /// A trend of a smaller p is not by chance.
 const SIGNIFICANT: f64 = 0.01;
@@ -44,8 +44,8 @@ const SHORTEST_S: f64 = 30.0;
 /// Of the life of the process, the least share that has to rise: what grows for longer than it had
 /// not, set-up excepted.
 const LEAST_SHARE: f64 = 0.5;
-/// Of its life, the share in which the last sample has to be. A heap that grows is collected as a
-/// whole whenever it has grown by a quarter (CPython's `gc.c`), so the last time in the last fifth.
+/// The last sample has to be within this share of its life. A heap that grows is collected as a whole whenever it has
+/// grown by a quarter (CPython's `gc.c`), so the last time in the last fifth.
 const LAST_BY: f64 = 2.0 / 3.0;
 /// Of the time of a trend, the share at its end that has to rise as well.
 const LAST_SHARE: f64 = 1.0 / 3.0;
@@ -63,7 +63,7 @@ pub(crate) struct LeakWatch {
     /// Objects that full collections left.
     objects: LowestSeries,
     resident: LowestSeries,
-    /// What the C library kept of what was freed.
+    /// Freed memory that the C library kept.
     kept: LowestSeries,
     /// As last reported.
     pub(crate) devices: AllocatedMemory,
@@ -78,7 +78,7 @@ pub(crate) struct WatchedLife {
     pub(crate) until_ns: u64,
     /// End of its set-up, if that is known, in ns.
     pub(crate) set_up_ns: Option<u64>,
-    /// When its heap was frozen, before which other objects were counted, in ns.
+    /// When its heap was frozen, in ns; before, other objects were counted.
     pub(crate) frozen_ns: Option<u64>,
     /// Memory that it may use, in bytes.
     pub(crate) limit_bytes: Option<u64>,
@@ -133,7 +133,7 @@ impl LeakWatch {
         self.resident.samples()
     }
 
-    /// By how much the resident memory rose, if it did so to the end, by half of what it is then.
+    /// By how much the resident memory rose, if it rose to the end, by half of its last value.
     fn rise(&self) -> Option<MemoryRise> {
         let samples: Vec<(u64, u64)> = self.resident.before_exit().collect();
         let (first, last) = (samples.first()?, samples.last()?);
@@ -196,7 +196,7 @@ fn trend(
     let samples = samples.filter(|(at_ns, _)| *at_ns >= from_ns);
     let points: Vec<(f64, f64)> =
         samples.map(|(at_ns, value)| point(life.since_ns, at_ns, value)).collect();
-    // What rests at last for too short a time to say that it does has a trend with what was before.
+    // A last part that is too short to count as at rest has a trend together with earlier parts.
     let parts = steady_parts(&points);
     let long = parts.iter().rev().filter_map(|from| points.get(*from..));
     let is_enough = |steady: &&[(f64, f64)]| steady.len() >= FEWEST || is_line(steady);
@@ -267,8 +267,8 @@ fn climbs(points: &[(f64, f64)]) -> bool {
         && mann_kendall(&values).is_some_and(|p_value| p_value < SIGNIFICANT)
 }
 
-/// The trend of a part of a growing whole, over the time of the whole's own trend: whether it rises by more
-/// than chance, in both halves. That of a sample wanders, so that no straight line is looked for.
+/// The trend of a part of a growing whole, over the time of the whole's own trend: whether it rises by more than
+/// chance, in both halves. The trend of a sample wanders, so no straight line is required.
 pub(super) fn part_trend(
     series: &LowestSeries,
     whole: &Trend,
@@ -352,8 +352,8 @@ const MOST_OF_EXIT: usize = 2;
 /// Samples of a series at most: the slopes of a trend are its square.
 const MOST_SAMPLES: usize = 64;
 
-/// The lowest value of each of at most 64 times of equal length, which doubles as the series grows:
-/// what remains when the work of the moment is done. In any order.
+/// The lowest value of each of at most 64 times of equal length: the remainder when the work of the moment is done.
+/// This length doubles as the series grows. In any order.
 #[derive(Clone, Debug)]
 pub(super) struct LowestSeries {
     slot_ns: u64,
@@ -398,8 +398,8 @@ impl LowestSeries {
         self.slots.values().copied()
     }
 
-    /// The same without the last ones, of those at most [`MOST_OF_EXIT`], that fell: a process that exits frees what it
-    /// kept, and a line does not end in that.
+    /// The same without the last falling ones, at most [`MOST_OF_EXIT`]: a process that exits frees its memory, and a
+    /// line does not end in that.
     fn before_exit(&self) -> impl Iterator<Item = (u64, u64)> {
         let last: Vec<u64> = self.slots.values().rev().map(|(_, value)| *value).collect();
         let falls = |pair: &&[u64]| matches!(pair, [after, before] if after < before);

@@ -65,8 +65,8 @@ pub struct SnapshotRequest {
     /// Time of the snapshot, in ns of CLOCK_MONOTONIC; the interval ends at the last multiple of
     /// 100 ms that is at least [`SETTLE_NS`] before it.
     pub now_ns: u64,
-    /// Length of the interval: from 100 ms to [`HISTORY_SECONDS`]; rounded down to 100 ms and
-    /// limited to what has been recorded.
+    /// Length of the interval: from 100 ms to [`HISTORY_SECONDS`]; rounded down to 100 ms and limited to the recorded
+    /// time.
     pub interval_ns: u64,
     /// The process with details; `None` for none.
     pub detail: Option<u32>,

@@ -11,13 +11,13 @@ use serde::Serialize;
 pub struct MemoryReport {
     /// Resident memory as last recorded, in bytes; `null` if unknown.
     pub resident_bytes: Option<u64>,
-    /// Memory that the process may use, in bytes: the smallest limit of its cgroups, or that of the
-    /// machine; `null` if unknown.
+    /// Memory that the process may use, in bytes: the smallest limit of its cgroups, or the machine's memory; `null`
+    /// if unknown.
     pub limit_bytes: Option<u64>,
     /// The least of it that the C library kept in the second half of the time, in bytes: free blocks of glibc's main
     /// heap. `null` if that is unknown.
     pub kept_bytes: Option<u64>,
-    /// Number of collections before and after which its memory was measured.
+    /// Number of collections with memory measured before and after.
     pub collections: u64,
     /// Objects that these freed; `null` without any.
     pub freed_objects: Option<u64>,
@@ -50,15 +50,15 @@ impl MemorySums {
         }
     }
 
-    /// Adds what a forked process shares with no other, and what is resident, in bytes.
+    /// Adds the private memory of a forked process and its resident memory, in bytes.
     pub(crate) fn add_private(&mut self, private: u64, resident: u64) {
         let now = (private, resident);
         let first = self.private.map_or(now, |[first, _]| first);
         self.private = Some([first, now]);
     }
 
-    /// What it has copied since it was forked, in bytes: what became private and was resident before. `None` if it
-    /// was not looked at twice.
+    /// Memory it has copied since it was forked, in bytes: memory that became private and was resident before. `None`
+    /// without two looks at it.
     pub(crate) fn copied_bytes(self) -> Option<u64> {
         let [first, last] = self.private?;
         let grown = beyond(last.1, first.1);

@@ -19,7 +19,7 @@ pub(crate) fn package(file: &str) -> Option<String> {
     module.split('.').next().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// Stands for all frames of the import system in a row, which no report lists.
+/// Stands for all frames of the import system in a row; no report lists these.
 pub(crate) const IMPORT: &str = "[import]";
 
 /// Whether a file belongs to Python's import system.

@@ -34,7 +34,7 @@ pub struct PausesReport {
     pub uncollectable: u64,
     /// Pauses that found no unreachable object.
     pub freed_nothing: PauseTotal,
-    /// Number of pauses for which `collected` and `uncollectable` are unknown.
+    /// Number of pauses with unknown `collected` and `uncollectable`.
     pub outcome_unknown: u64,
     /// CPU time of the pauses; `null` if it was not recorded.
     pub cpu: Option<CpuTime>,
@@ -50,10 +50,10 @@ pub struct CpuTime {
     pub pauses: u64,
     /// Sum of the lengths of these pauses, in ns.
     pub pause_ns: u64,
-    /// Time of these pauses in which the collecting thread was on a CPU, in ns.
+    /// Time of these pauses with the collecting thread on a CPU, in ns.
     pub on_cpu_ns: u64,
-    /// Share of these pauses in which it was off CPU, 0 to 1: preempted, or waiting for memory to
-    /// be paged in, or in finalizers of the program.
+    /// Share of these pauses with it off the CPU, 0 to 1: preempted, or waiting for memory to be paged in, or in
+    /// finalizers of the program.
     pub off_cpu_ratio: f64,
 }
 
@@ -64,7 +64,7 @@ pub struct StopTheWorld {
     pub runs: u64,
     /// Sum of the lengths of these collections, in ns.
     pub run_ns: u64,
-    /// Time in them during which the other threads were stopped, in ns.
+    /// Time in them with the other threads stopped, in ns.
     pub stopped_ns: u64,
 }
 

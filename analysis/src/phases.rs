@@ -1,8 +1,7 @@
 //! A run cut into start-up, training and exit.
 //!
-//! Owns which process of a report the verdict is about, and what its collections cost in each phase.
-//! What a collection costs in training is paid for as long as the program runs, at start-up once per
-//! start; at exit it is reported only.
+//! Finds the process that the verdict of a report is about, and the cost of its collections in each phase. A
+//! collection in training costs as long as the program runs, at start-up once per start; at exit it is reported only.
 
 mod boundaries;
 
@@ -36,7 +35,7 @@ pub(crate) struct JudgedRun<'a> {
     /// Its steps and pauses, on the clock of the phases.
     pub(crate) timeline: &'a ProcessTimeline,
     pub(crate) phases: RunPhases,
-    /// Number of processes among which it is the worst.
+    /// Number of processes compared to find the worst.
     among: u64,
     /// Whether an interpreter forked it.
     pub(crate) forked: bool,
@@ -44,7 +43,7 @@ pub(crate) struct JudgedRun<'a> {
     workers: Workers,
     /// Start of the trace on that clock.
     origin_ns: u64,
-    /// The clock of the phases is that of its trace.
+    /// Whether the clock of the phases is its trace's.
     has_own_clock: bool,
     tree: &'a StackTree,
     /// The processes that had its id.
@@ -52,11 +51,10 @@ pub(crate) struct JudgedRun<'a> {
 }
 
 impl<'a> JudgedRun<'a> {
-    /// The worst process: of those with training steps, if any has, among the ones with at least half
-    /// as many as the most (ranks wait for the slowest); otherwise of the ranks, for which their
-    /// launcher waits; otherwise of all. `None` if no process collected or its observed time is unknown,
-    /// and for free-threaded builds, where a collection stops the program for only a part of its
-    /// time.
+    /// The worst process. If any process has training steps: of the processes with at least half as many steps as the
+    /// most (ranks wait for the slowest). Otherwise of the ranks, as their launcher waits for them; otherwise of all.
+    /// `None` if no process collected or its observed time is unknown, and for free-threaded builds: there a
+    /// collection stops the program for only a part of its time.
     pub(crate) fn of(
         analysis: &'a Analysis,
         timelines: &'a [KeptTimeline],
@@ -118,7 +116,8 @@ impl<'a> JudgedRun<'a> {
         Some(Self { among: count, forked, ..worst })
     }
 
-    /// One process; `states`: those that had its id; `first_fork_ns`: of a worker. `None` if its observed time is unknown.
+    /// One process; `states`: the processes that had its id; `first_fork_ns`: of a worker. `None` if its observed
+    /// time is unknown.
     pub(crate) fn of_process(
         analysis: &'a Analysis,
         kept: &'a KeptTimeline,
@@ -293,7 +292,7 @@ impl<'a> JudgedRun<'a> {
     }
 }
 
-/// The length of all pauses of a process, and of those with a CPU time the length and that.
+/// The length of all pauses of a process, the length of pauses with a known CPU time, and that CPU time.
 #[derive(Clone, Copy, Default)]
 struct KnownCpu {
     all_ns: u64,
@@ -317,7 +316,7 @@ impl KnownCpu {
     }
 }
 
-/// Which process forked it, by trace and id, and its command; `None` if it is no worker.
+/// The process that forked it, by trace and id, and its command; `None` if it is no worker.
 fn worker_of(process: &ProcessReport) -> Option<(usize, u32, &[String])> {
     let is_child = process.origin == Some(ProcessOrigin::Child);
     process

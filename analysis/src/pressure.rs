@@ -12,10 +12,10 @@ use serde::Serialize;
 /// Over several processes: counts are summed, and rates are per second of one process's time.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PressureReport {
-    /// Measured if the trace contains counts over intervals; inferred if they are summed from the
-    /// pauses, of which some may be missing.
+    /// Measured if the trace contains counts over intervals; inferred if they are summed from the pauses, as some
+    /// pauses may be missing.
     pub basis: Basis,
-    /// Time over which containers were counted, in ns.
+    /// Time covered by counts of containers, in ns.
     pub covered_ns: u64,
     /// Net containers: containers (objects that the collector tracks) allocated minus those freed
     /// between collections, summed over all collections. Objects allocated and freed between two
@@ -30,7 +30,7 @@ pub struct PressureReport {
 /// Arenas: the blocks that pymalloc maps from the system. Always measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ArenasReport {
-    /// Time over which arenas were counted, in ns.
+    /// Time covered by counts of arenas, in ns.
     pub covered_ns: u64,
     /// Number of arenas mapped during the covered time.
     pub mapped: u64,
@@ -45,8 +45,8 @@ pub struct ArenasReport {
     /// `balance` in bytes: an arena is 1 MiB, and 256 KiB before CPython 3.10 (`ARENA_BITS` and
     /// `ARENA_SIZE` in `obmalloc`). `null` if the version is unknown.
     pub balance_bytes: Option<i64>,
-    /// Largest balance at the end of an interval, at least 0 (a process unmaps its arenas when it
-    /// ends). Over several processes: the sum of their peaks, which need not coincide.
+    /// Largest balance at the end of an interval, at least 0 (a process unmaps its arenas when it ends). Over several
+    /// processes: the sum of their peaks; these need not coincide.
     pub peak_balance: i64,
     /// `peak_balance` in bytes; `null` if the version is unknown.
     pub peak_balance_bytes: Option<i64>,

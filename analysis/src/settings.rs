@@ -22,7 +22,7 @@ pub struct SettingsReport {
 }
 
 impl SettingsReport {
-    /// Thresholds that CPython 3.8 - 3.11 start with, for processes whose settings are unknown.
+    /// Initial thresholds of CPython 3.8 - 3.11, for processes with unknown settings.
     pub const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
 
     /// These thresholds with the first one ten times as high.
@@ -92,9 +92,9 @@ impl ExplicitCalls {
     pub(crate) fn is_explicit(&mut self, generation: u8, reason: GcReason) -> bool {
         let is_explicit = match reason {
             GcReason::Automatic => false,
-            // CPython runs an automatic full collection at the first chance after one of the
-            // middle generation by which threshold 2 is exceeded, and by which what is pending
-            // grew (`gc.c`, `gc_select_generation`).
+            // CPython runs an automatic full collection at the first chance after a collection of the middle
+            // generation that exceeded threshold 2 and increased the pending objects (`gc.c`,
+            // `gc_select_generation`).
             GcReason::Unknown => {
                 let may_exceed = self.middle.is_none_or(|middle| middle > self.threshold);
                 let may_follow = self.previous.is_none_or(|previous| previous == 1);

@@ -7,7 +7,7 @@ use gctrace_event::{LayerMark, LayersRemark};
 /// Layers named on the first screen.
 const NAMED: usize = 3;
 
-/// What the models of a process hold and which layers most of it.
+/// Memory that the models of a process hold, and the layers with most of it.
 pub fn layers_in_short(rank: Option<u32>, layers: &LayersReport) -> String {
     let totals = layers.totals;
     let all = totals.at_once();
@@ -58,7 +58,7 @@ pub fn name(layer: &LayerReport) -> String {
     }
 }
 
-/// What is special about a layer, in a few words; empty if nothing is.
+/// Special traits of a layer, in a few words; empty if there are none.
 pub fn marks(layer: &LayerReport) -> String {
     let marks = layer.marks.iter().filter_map(|mark| match mark {
         LayerMark::Frozen => Some("frozen".to_owned()),

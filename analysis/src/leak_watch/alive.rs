@@ -1,11 +1,11 @@
-//! What grows by line of birth: the series of each line of what is alive, judged as the process's own.
+//! Growth by line of birth: a series of living objects for each line, judged as the process's own.
 
 use super::{GrowingLine, HeapTrend, LowestSeries, Trend, WatchedLife, part_trend};
 use crate::stacks::{MovedNodes, NodeId, StackTree};
 use gctrace_event::AliveLines;
 use std::collections::BTreeMap;
 
-/// Lines whose series are kept; of more, those that have most objects.
+/// Lines with a kept series; if there are more, the lines with most objects.
 const MOST_LINES: usize = 256;
 /// Lines that are reported.
 const REPORTED: usize = 3;
@@ -14,7 +14,7 @@ const NOTABLE: f64 = 0.2;
 /// Share of the resident memory's rise that the objects of lines that grow explain, if it is theirs.
 const EXPLAINED: f64 = 0.5;
 
-/// What is alive of one process, by line of birth: a key for each.
+/// Living objects of one process, by line of birth: a key for each.
 #[derive(Clone, Debug)]
 pub(crate) struct AliveByLine<K>(BTreeMap<K, AliveSeries>);
 
@@ -40,8 +40,8 @@ impl AliveByLine<NodeId> {
         self.0 = moved.filter_map(|(node, series)| Some((places.of(node)?, series))).collect();
     }
 
-    /// Adds to what a process keeps, if that rises, the lines whose objects do, and whether the memory is
-    /// theirs.
+    /// Adds the lines with rising objects to the trend of a process, if that rises, and whether the memory belongs to
+    /// them.
     pub(crate) fn explain(&self, heap: &mut HeapTrend, tree: &StackTree, life: &WatchedLife) {
         let lines = self.growing(heap, life).into_iter().take(REPORTED);
         heap.lines = lines
@@ -55,7 +55,7 @@ impl AliveByLine<NodeId> {
 }
 
 impl<K: Copy + Ord> AliveByLine<K> {
-    /// Adds one look. `key`: that of a frame.
+    /// Adds one look. `key`: the key of a frame.
     pub(crate) fn add(&mut self, alive: &AliveLines, mut key: impl FnMut(u32) -> Option<K>) {
         for (frame, objects, bytes) in &alive.lines {
             let Some(key) = key(*frame) else { continue };
@@ -73,8 +73,8 @@ impl<K: Copy + Ord> AliveByLine<K> {
         }
     }
 
-    /// The lines whose objects grow in number, the fastest first, if what the process keeps rises. Sets whether they
-    /// explain the resident memory.
+    /// The lines with growing numbers of objects, the fastest first, if the process keeps ever more. Sets whether
+    /// they explain the resident memory.
     pub(crate) fn growing(&self, heap: &mut HeapTrend, life: &WatchedLife) -> Vec<Growing<K>> {
         let rises = |trend: Option<Trend>| trend.filter(|trend| trend.rises);
         let resident = rises(heap.resident);

@@ -22,27 +22,27 @@ pub struct HeapTrend {
     /// device's, or in few large objects. `null` unless resident memory rises and the trend of the
     /// objects is known, or `lines` explain half of it.
     pub outside_python: Option<bool>,
-    /// If objects or resident memory rise, the lines of birth whose living objects do, those that grow
-    /// fastest first, at most three: of a sample of all allocations of objects (`--alloc`, in-process).
+    /// If objects or resident memory rise, the lines of birth with a rising number of living objects, the fastest
+    /// first, at most three: of a sample of all allocations of objects (`--alloc`, in-process).
     pub lines: Vec<GrowingLine>,
     /// Whether the end of its set-up is known, by training steps. Otherwise a rise may be of the set-up
     /// still, where that is most of the recording.
     pub has_set_up: bool,
     /// Resident memory at the last sample, in bytes; `null` if unknown.
     pub resident_bytes: Option<u64>,
-    /// Memory that the process may use, in bytes: the smallest limit of its cgroups, or that of the
-    /// machine; `null` if unknown.
+    /// Memory that the process may use, in bytes: the smallest limit of its cgroups, or the machine's memory; `null`
+    /// if unknown.
     pub memory_limit_bytes: Option<u64>,
     /// When its resident memory reaches the limit if it rises as before; `null` unless it rises and
     /// the limit is known, and if that takes more than ten times the time of the trend.
     pub reaches_limit: Option<ReachesLimit>,
-    /// By how much the resident memory rose, its start included; `null` unless it rose to the end, by half of what it
-    /// was then and by 16 MiB.
+    /// By how much the resident memory rose, its start included; `null` unless it rose to the end, by half of its
+    /// last value and by 16 MiB.
     pub rise: Option<MemoryRise>,
 }
 
 impl HeapTrend {
-    /// Time of a rise, in ns, from which on it is no set-up: that of services takes minutes.
+    /// A rise that takes this long, in ns, is no set-up: services take minutes for theirs.
     const NO_SET_UP_NS: u64 = 600_000_000_000;
 
     /// What rises.
@@ -71,7 +71,7 @@ impl HeapTrend {
     }
 }
 
-/// How far the resident memory rose from its first reading to its last, that of the exit left out.
+/// How far the resident memory rose from its first reading to its last, readings at the exit left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MemoryRise {
     /// The first reading, in bytes.
@@ -89,16 +89,16 @@ impl MemoryRise {
     }
 }
 
-/// A line that allocates objects which stay alive, ever more of them.
+/// A line with an ever growing number of living objects.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GrowingLine {
-    /// The line. Objects of types with free lists (list, dict, tuple, float) do not count: their memory may be
-    /// that of an object of another line.
+    /// The line. Objects of types with free lists (list, dict, tuple, float) do not count: their memory may belong to
+    /// an object of another line.
     pub location: Location,
     /// Objects alive that it allocated.
     pub objects: Trend,
-    /// Their blocks, in bytes; not what they own elsewhere (arrays, items of lists). `null` if that does not
-    /// rise by more than chance.
+    /// Their blocks, in bytes; without memory that they own elsewhere (arrays, items of lists). `null` if the blocks
+    /// do not rise by more than chance.
     pub bytes: Option<Trend>,
 }
 
@@ -119,11 +119,11 @@ pub struct Trend {
     pub at_most_per_s: f64,
     /// Two-sided p of no trend, 0 to 1, if the samples are independent.
     pub p_value: f64,
-    /// Whether it rises: `p_value` is below 0.01, the interval above 0, also that of each half of its
-    /// samples (or four and more are on a straight line); the last third of its time rises at least half as fast; the
-    /// rise is at least 1 % of the last value; its time is 30 s or more and at least half of the recording of the
-    /// process (after the set-up, if known), and ends in the last third of it. Or it rises by half of its last value,
-    /// however crooked, and the last third of its time takes a tenth of that.
+    /// Whether it rises: `p_value` is below 0.01, the interval above 0, also for each half of its samples (or four
+    /// and more are on a straight line); the last third of its time rises at least half as fast; the rise is at least
+    /// 1 % of the last value; its time is 30 s or more and at least half of the recording of the process (after the
+    /// set-up, if known), and ends in the last third of it. Or it rises by half of its last value, however crooked,
+    /// and the last third of its time takes a tenth of that.
     pub rises: bool,
     /// Whether it does not rise so, but fewer than 8 samples or less than 30 s are too few to say that it does not.
     pub is_unclear: bool,

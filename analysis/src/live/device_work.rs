@@ -22,12 +22,11 @@ pub(super) struct LiveDeviceWork {
     busy: IntervalUnion,
     /// Start of the first operation and end of the last.
     span: Option<(u64, u64)>,
-    /// Time within the span in which a pause ran, in ns.
+    /// Time within the span with a pause running, in ns.
     paused_ns: u64,
-    /// The part of that in which the device was busy, in ns.
+    /// The part of that with the device busy, in ns.
     busy_and_paused_ns: u64,
-    /// Time after the span in which a pause ran and which the [`IntervalUnion`] of the pauses no
-    /// longer keeps, in ns.
+    /// Time after the span with a pause running that the [`IntervalUnion`] of the pauses no longer keeps, in ns.
     paused_after_ns: u64,
     busy_by_bucket: BucketRing<u32>,
     busy_and_paused_by_bucket: BucketRing<u32>,
@@ -83,7 +82,7 @@ impl LiveDeviceWork {
         self.span = Some((first.min(start_ns), last.max(end_ns)));
     }
 
-    /// Adds time in which a pause of the process ran and no other did.
+    /// Adds time with a pause of this process running and no other pause.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         let Some((first, last)) = self.span else {
             return;
@@ -109,7 +108,7 @@ impl LiveDeviceWork {
         self.span.map_or(0, |(first, _)| bucket(first))
     }
 
-    /// The bucket up to which its work is known.
+    /// The last bucket with known work.
     pub(super) fn known_until(&self) -> u64 {
         self.span.map_or(0, |(_, last)| bucket(last))
     }

@@ -1,7 +1,7 @@
 //! The figures of a [`Snapshot`], each declared once: metrics, columns of `top` and its lines follow.
 //!
-//! Ids and units are names of metrics, a public interface: docs/metrics.md is made from these
-//! tables, and dashboards query them. The order is that of the page.
+//! Ids and units are names of metrics, a public interface: docs/metrics.md is made from these tables, and dashboards
+//! query them. Their order is the order of the page.
 
 use super::snapshot::{
     CollectionCounts, GENERATION_NAMES, GpuFigures, ProcessFigures, ProcessGpu, RecorderCost, SavedTime, Snapshot,
@@ -64,7 +64,7 @@ pub const ALL_COLLECTIONS: &[Figure<CollectionCounts>] = &[
         "Collections that report how many objects they freed"),
 ];
 
-/// What a process is, as opposed to what it does.
+/// Description of a process, as opposed to its activity.
 pub const DESCRIPTION: &[Figure<ProcessFigures>] = &[
     metric("", (Info, Lasting, None), Each(|process| {
             let parent = process.parent.map(|parent| number("parent", parent));
@@ -213,7 +213,7 @@ pub const GPU: &[Figure<GpuFigures>] = &[
         "Total GPU memory (NVML)"),
 ];
 
-/// What recording costs programs, and what it loses.
+/// Cost of recording to programs, and its losses.
 pub const RECORDER: &[Figure<RecorderCost>] = &[
     metric("lost_events", (Count, Total, None), Each(|cost| {
             // Always at least one series, so that alerts on losses can detect an absent metric.

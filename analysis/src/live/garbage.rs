@@ -99,7 +99,7 @@ pub(super) fn freeze(sums: &ProcessSums) -> Option<FreezeFigures> {
 /// Nanoseconds of a second.
 const SECOND: i128 = 1_000_000_000;
 
-/// `version`: of the interpreter, which determines the size of an arena.
+/// `version`: of the interpreter; it determines the size of an arena.
 pub(super) fn pressure(sums: &PressureSums, version: Option<&str>) -> Option<PressureFigures> {
     let latest = sums.latest.as_ref();
     let (rate, reported_ns) = sums.allocations.unzip();

@@ -1,5 +1,5 @@
-//! GPUs as NVML reports them: the latest figures of each, and its utilization of the last minute.
-//! `gpu_samples.rs` sums up all samples of a trace, of which nothing is shown here.
+//! GPUs as NVML reports them: the latest figures of each, and its utilization of the last minute. `gpu_samples.rs`
+//! sums up all samples of a trace; nothing of that is shown here.
 
 use super::locations::first_bytes;
 use super::ring::{BUCKET_NS, BucketRing, bucket};

@@ -58,7 +58,7 @@ pub(super) struct PauseHistory {
     pub(super) sums: ClassedSums,
     /// Time in pauses, added.
     pause_ns: BucketRing<u64>,
-    /// Time in which at least one pause ran, in ns.
+    /// Time with at least one pause running, in ns.
     paused_ns: BucketRing<u32>,
     /// Pauses that ended, by generation.
     ended: BucketRing<[u32; GENERATIONS]>,
@@ -94,12 +94,12 @@ impl PauseHistory {
         }
     }
 
-    /// Adds time in which a pause ran and no other did.
+    /// Adds time with a pause running and no other.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         self.paused_ns.cover(start_ns, end_ns);
     }
 
-    /// Adds the pauses of another process; the time in which at least one ran is then unknown.
+    /// Adds the pauses of another process; the time with at least one running is then unknown.
     pub(super) fn merge(&mut self, other: &Self) {
         self.sums.merge(&other.sums);
         for (bucket, ns) in other.pause_ns.all().filter(|(_, ns)| *ns > 0) {
@@ -142,7 +142,7 @@ impl PauseHistory {
         sums
     }
 
-    /// Time in which at least one pause ran, in an interval of buckets, in ns.
+    /// Time with at least one pause running, in an interval of buckets, in ns.
     pub(super) fn paused_ns(&self, from: u64, until: u64) -> u64 {
         self.paused_ns.sum(from, until)
     }

@@ -29,8 +29,8 @@ const REMOVED: [IdleCause; 4] =
 /// How much earlier something is without the first of these, the first two, and so on, in ns.
 type Lead = [u64; REMOVED.len()];
 
-/// Records are put in order until they are this much older than the newest operation: those of
-/// calls are handed over after two flushes of CUPTI's buffers, 250 ms each.
+/// Records are put in order until they are this much older than the newest operation: records of calls are handed
+/// over after two flushes of CUPTI's buffers, 250 ms each.
 const SETTLED_NS: u64 = 2_000_000_000;
 /// Records that wait, and starts of launches: 3 MiB each. With more, they wait for a shorter time.
 const PENDING: usize = 1 << 16;
@@ -47,7 +47,7 @@ const BACK_TO_BACK_NS: u64 = 30_000;
 const QUEUE: usize = 1_024;
 /// Last ends of operations that are kept of a device, to know what a call waited for.
 const ENDS: usize = 16;
-/// Copies whose call has not been looked at; one that blocks is the last but a few.
+/// Copies with a call not examined yet; a blocking copy is the last but a few.
 const COPIES: usize = 64;
 /// Threads of a process that launch: forward, backward.
 const THREADS: usize = 16;
@@ -108,7 +108,7 @@ struct DeviceIdle {
 }
 
 impl LiveIdle {
-    /// Adds a call; those that CUPTI did not record have no place among the operations.
+    /// Adds a call; calls that CUPTI did not record have no place among the operations.
     pub(super) fn add_call(&mut self, call: &CudaCall) {
         let Some(correlation) = call.correlation else {
             return;
@@ -151,7 +151,7 @@ impl LiveIdle {
         }
     }
 
-    /// Adds time in which a pause ran and no other did.
+    /// Adds time with a pause running and no other.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         if self.newest_ns > 0 && start_ns < end_ns {
             self.add(end_ns, PendingEvent::Paused { length_ns: end_ns - start_ns });
@@ -306,7 +306,7 @@ impl DeviceIdle {
         if let Some((start_ns, _)) = functions.first().copied()
             && functions.iter().any(|(_, end_ns)| *end_ns >= ready_ns)
         {
-            // If a launch was late, it was that of the function.
+            // If a launch was late, it was the function's launch.
             let in_turn = start_ns - from_ns <= BACK_TO_BACK_NS;
             ready_ns = if in_turn { from_ns } else { start_ns };
             function_ns = Intervals::from_iter(functions).length_ns().min(until_ns - ready_ns);

@@ -1,7 +1,7 @@
 //! The state of one process, in bounded memory.
 //!
-//! Owns the effect of a record on it. `live_processes.rs` finds the process of a record,
-//! `figures.rs` computes what is shown.
+//! Owns the effect of a record on it. `live_processes.rs` finds the process of a record, `figures.rs` computes the
+//! figures shown.
 
 use super::history::PauseHistory;
 use super::idle::LiveIdle;
@@ -65,7 +65,7 @@ pub(super) struct LivePauses {
 }
 
 impl LiveProcess {
-    /// A process about which nothing else is known yet.
+    /// A process without any other known facts yet.
     pub(super) fn new(pid: u32, since_ns: u64) -> Self {
         Self {
             sums: ProcessSums::new(pid, Keep::Window, PAUSES),

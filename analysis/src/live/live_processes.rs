@@ -1,8 +1,8 @@
 //! Processes by id and time, and the sums of dropped ones.
 //!
-//! Owns which process a record belongs to: an id that is reused after its process ended is another
-//! process. Also bounds their number: a process that ended is added to the sums after some seconds,
-//! and if too many are alive, so are the least recently active ones.
+//! Assigns records to processes: an id that is reused after its process ended is another process. Also bounds their
+//! number: a process that ended is added to the sums after some seconds, and if too many are alive, so are the least
+//! recently active ones.
 
 use super::history::PauseHistory;
 use super::live_process::LiveProcess;
@@ -16,13 +16,13 @@ pub(super) const ENDED_SHOWN_NS: u64 = 10_000_000_000;
 const ENDED: usize = 512;
 /// Largest number of processes that are kept.
 const PROCESSES: usize = 4_096;
-/// Number of dropped processes whose late pauses are still attributed to them.
+/// Number of dropped processes that late pauses are still attributed to.
 const FORGOTTEN: usize = 4_096;
 /// Pauses of a process may be reported with an end slightly after its own, because the clocks and
 /// sources differ.
 const AFTER_END_NS: u64 = 1_000_000_000;
 
-/// Keys are in the order in which processes appeared.
+/// Keys are in the order of the processes' appearance.
 type LiveProcessKey = u64;
 
 /// All processes, current and dropped.
@@ -31,7 +31,7 @@ pub(super) struct LiveProcesses {
     list: BTreeMap<LiveProcessKey, Box<LiveProcess>>,
     by_pid: PidTable<LiveProcessKey>,
     next: LiveProcessKey,
-    /// Processes that ended, with the end, in the order in which it was reported.
+    /// Processes that ended, with the end, in the order of the reports.
     ended: VecDeque<(u64, LiveProcessKey)>,
     /// Ends of forgotten ones by id; and their order.
     forgotten: HashMap<u32, u64>,
@@ -52,7 +52,7 @@ pub(super) struct ForgottenProcesses {
 }
 
 impl LiveProcesses {
-    /// The processes in the order in which they appeared.
+    /// The processes in the order of their appearance.
     pub(super) fn iter(&self) -> impl Iterator<Item = &LiveProcess> {
         self.list.values().map(Box::as_ref)
     }
@@ -143,7 +143,7 @@ impl LiveProcesses {
         }
     }
 
-    /// Forgets those that have ended long before a time.
+    /// Forgets processes that ended long before a time.
     pub(super) fn forget_ended(&mut self, now_ns: u64) {
         while let Some((at_ns, key)) = self.ended.front().copied()
             && crate::time::after(at_ns, ENDED_SHOWN_NS) < now_ns
@@ -158,7 +158,7 @@ impl LiveProcesses {
         self.too_many && !std::mem::replace(&mut self.is_reported, self.too_many)
     }
 
-    /// Forgets an eighth of all, those that were silent longest.
+    /// Forgets an eighth of all, the longest silent ones.
     fn forget_silent(&mut self) {
         self.too_many = true;
         let list = self.list.iter();

@@ -1,8 +1,7 @@
 //! Names of Python lines, and the lines that triggered pauses.
 //!
-//! Owns how many names are kept, however many a program creates, and which part of a stack is
-//! shown: the program's own innermost line, and the library line below it; and how much of the
-//! texts of a program is kept.
+//! Owns three choices: how many names are kept, however many a program creates; the part of a stack that is shown
+//! (the program's own innermost line, and the library line below it); and how much of the texts of a program is kept.
 
 use super::snapshot::{CodeLine, LineFigures};
 use crate::report::{Location, PauseTotal};
@@ -22,11 +21,11 @@ const NAME_BYTES: usize = 512;
 /// least time is merged.
 const SUMMED: usize = 1_024;
 
-/// Lines by name, and which of them a frame is.
+/// Lines by name, and the lines of each frame.
 #[derive(Debug, Default)]
 pub(super) struct LocationTable {
     lines: Locations,
-    /// By [`FrameId`], which are counted from 1 without gaps; `None` if it is unknown.
+    /// By [`FrameId`], counted from 1 without gaps; `None` if it is unknown.
     frames: Vec<Option<StackLines>>,
     full: bool,
 }

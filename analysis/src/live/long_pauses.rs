@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// The last long pauses, by start.
 #[derive(Debug)]
 pub(super) struct LongPauses {
-    /// From which length on a pause is kept.
+    /// Least length of a kept pause.
     pub(super) from_ns: u64,
     entries: VecDeque<LongPauseEntry>,
 }
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(figures.len(), LONG_PAUSES);
         assert!(figures.is_sorted_by_key(|pause| pause.start_ns));
         assert!(figures.iter().all(|pause| pause.duration_ns == 10));
-        // 200 of every third of 600: all of them, but the one that made room.
+        // 200 of every third of 600: all but one, removed to make room.
         assert!(figures[0].start_ns < 700, "{}", figures[0].start_ns);
         assert_eq!(figures[0].rank, Some(5));
     }

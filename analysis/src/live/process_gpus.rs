@@ -1,7 +1,6 @@
 //! The GPUs of one process, from all sources.
 //!
-//! Owns which figures belong to the same device: CUDA and PyTorch use the same numbering, NVML may
-//! use another.
+//! Matches figures of the same device: CUDA and PyTorch use the same numbering, NVML may use another.
 
 use super::device_work::LiveDeviceWork;
 use super::history::PauseHistory;
@@ -30,7 +29,7 @@ impl ProcessGpus {
         }
     }
 
-    /// Adds time in which a pause ran and no other did.
+    /// Adds time with a pause running and no other.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         for work in self.work.values_mut() {
             work.add_paused(start_ns, end_ns);

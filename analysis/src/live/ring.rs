@@ -1,6 +1,6 @@
 //! The last minute in buckets of 100 ms.
 //!
-//! Owns how an interval is divided into buckets, and what is too old. Memory is fixed.
+//! Divides an interval into buckets, and decides what is too old. Memory is fixed.
 
 use crate::bounded::WINDOW_NS;
 use std::ops::AddAssign;

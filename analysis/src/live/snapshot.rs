@@ -1,6 +1,6 @@
-//! The live view at one time: plain figures, each with its unit in its name. Owns the types,
-//! which are also the schema of `gctrace top --format json` (one object per interval). The
-//! figures are computed in `live.rs` and the files beside this one.
+//! The live view at one time: plain figures, each with its unit in its name. Owns the types; they are also the schema
+//! of `gctrace top --format json` (one object per interval). The figures are computed in `live.rs` and the files
+//! beside this one.
 
 mod garbage;
 mod pauses;
@@ -36,7 +36,7 @@ pub struct Snapshot {
     pub at_unix_ns: u64,
     /// Start of the recording, in ns.
     pub started_ns: u64,
-    /// Host name of the machine on which gctrace records.
+    /// Name of the host that gctrace records on.
     pub host: String,
     /// How it is recorded: `ebpf` (kernel probes), `inject` (in-process) or `both`.
     #[schemars(with = "String")]
@@ -46,8 +46,7 @@ pub struct Snapshot {
     pub interval_ns: u64,
     /// End of the interval, slightly before `at_ns`: all pauses up to then have been read.
     pub interval_end_ns: u64,
-    /// Processes that run Python, in the order in which they were first seen. A process that ended
-    /// is kept for some seconds.
+    /// Processes that run Python, in the order of their discovery. A process that ended is kept for some seconds.
     pub processes: Vec<ProcessFigures>,
     /// GPUs, by NVML index; empty if NVML is not polled.
     pub gpus: Vec<GpuFigures>,
@@ -55,7 +54,7 @@ pub struct Snapshot {
     pub long_pauses: Vec<LongPause>,
     /// Shortest length of a long pause, in ns.
     pub long_pause_ns: u64,
-    /// Sums over all processes, including those that ended.
+    /// Sums over all processes, ended ones included.
     pub totals: SnapshotTotals,
     /// Lost records and overhead of gctrace.
     pub recorder: RecorderCost,
@@ -66,7 +65,7 @@ pub struct Snapshot {
     pub detail: Option<ProcessDetail>,
 }
 
-/// Sums over all processes, including those that ended.
+/// Sums over all processes, ended ones included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct SnapshotTotals {
     /// Collections since the start of the recording.
@@ -102,9 +101,9 @@ pub struct RecorderCost {
     pub resident_bytes: Option<u64>,
     /// Number of hits of probes and hooks in recorded programs since the start.
     pub hits: u64,
-    /// Inferred: CPU time that recording cost the recorded programs since the start, in ns: hits of the
-    /// probes on the collector times what is likely for a hit, and the same in-process. CUDA calls are
-    /// not included. Absent if it was not measured.
+    /// Inferred: CPU time that recording cost the recorded programs since the start, in ns: hits of the probes on the
+    /// collector times the likely cost of a hit, and the same in-process. CUDA calls are not included. Absent if it
+    /// was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_overhead_ns: Option<u64>,
     /// Inferred: the same for programs of this machine that are not recorded but run the same
@@ -136,10 +135,10 @@ pub struct ProcessDetail {
     pub pid: u32,
     /// Lines that triggered collections, by pause time, descending, at most 20.
     pub lines: Vec<LineFigures>,
-    /// Pauses of all other lines and of unknown ones. Of more than a thousand lines, those with the
+    /// Pauses of all other lines and of unknown ones. If there are more than a thousand lines, the lines with the
     /// least time are added here and counted anew.
     pub other_lines: PauseTotal,
-    /// If its heap grows, the line whose living objects grow fastest, of a sample of all allocations
+    /// If its heap grows, the line with the fastest growth of living objects, of a sample of all allocations
     /// (`--alloc`, in-process); absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub born_at: Option<CodeLine>,
@@ -190,18 +189,18 @@ pub struct StepFigures {
     pub start_ns: u64,
     /// Length of the step, in ns.
     pub duration_ns: u64,
-    /// Pauses of the process: the number that started within the step (at least 1 if any ran), and
-    /// the time in which at least one ran.
+    /// Pauses of the process: the number that started within the step (at least 1 if any ran), and the time with at
+    /// least one running.
     pub pauses: PauseTotal,
 }
 
 /// A short interval of one process and its GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TimelineCell {
-    /// Time in which at least one pause ran, in ns.
+    /// Time with at least one pause running, in ns.
     pub gc_ns: u64,
-    /// Time in which any operation of the process ran on its first GPU (CUPTI), in ns; absent if
-    /// that is not recorded or not received yet.
+    /// Time with any operation of the process running on its first GPU (CUPTI), in ns; absent if not recorded or not
+    /// received yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_busy_ns: Option<u64>,
     /// Utilization of its GPU in percent, from the last NVML sample; absent if unknown.
@@ -269,12 +268,11 @@ pub struct GpuBusy {
     /// delivers its records late. If it is seconds old, the process no longer uses the GPU, or its
     /// records are delayed.
     pub window_end_ns: u64,
-    /// Time in which any operation ran, in ns.
+    /// Time with any operation running, in ns.
     pub busy_ns: u64,
-    /// Time in which no operation ran, in ns.
+    /// Time without an operation running, in ns.
     pub idle_ns: u64,
-    /// Idle time during pauses of the process, in ns: overlap, which is not necessarily caused by
-    /// them.
+    /// Idle time during pauses of the process, in ns: overlap, not necessarily caused by them.
     pub idle_in_gc_ns: u64,
     /// Busy time since the first operation, in ns.
     pub total_busy_ns: u64,
@@ -293,8 +291,7 @@ pub struct GpuFigures {
     /// Product name of the GPU, as NVML reports it; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Share of the driver's last sample period in which any kernel ran, in percent; absent if
-    /// unknown.
+    /// Share of the driver's last sample period with any kernel running, in percent; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilization_percent: Option<u32>,
     /// Memory in use, in bytes; absent if unknown.
@@ -307,7 +304,7 @@ pub struct GpuFigures {
     pub at_ns: u64,
 }
 
-/// One process that runs Python: what it is, its pauses, its settings and its memory.
+/// One process that runs Python: its description, its pauses, its settings and its memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProcessFigures {
     /// Process id on the host; another process may get it after this one ended.
@@ -325,7 +322,7 @@ pub struct ProcessFigures {
     pub command: String,
     /// Version of CPython, for example `3.13.0t`; empty if unknown.
     pub interpreter: String,
-    /// Time from which its pauses are complete, in ns.
+    /// Start of the time with complete pauses, in ns.
     pub since_ns: u64,
     /// How it ended; absent while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -337,12 +334,12 @@ pub struct ProcessFigures {
     /// Pause time in the interval, in ns; pauses of interpreters or threads that collect at the
     /// same time are summed.
     pub interval_pause_ns: u64,
-    /// Time of the interval in which at least one pause ran, in ns; at most the interval.
+    /// Time of the interval with at least one pause running, in ns; at most the interval.
     pub interval_paused_ns: u64,
     /// Pause time (summed) of each of the last 60 seconds, in ns, oldest first; the last second
     /// ends with the interval. Fewer entries if the process is younger.
     pub history_ns: Vec<u64>,
-    /// Time since `since_ns` in which at least one pause ran, in ns.
+    /// Time since `since_ns` with at least one pause running, in ns.
     pub paused_ns: u64,
     /// `paused_ns` in millionths of the wall time since `since_ns`.
     pub share_ppm: u64,
@@ -361,7 +358,7 @@ pub struct ProcessFigures {
     /// How its heap grows; absent for fewer than five full collections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap_trend: Option<TrendFigures>,
-    /// What is still freed after its heap was frozen; absent unless a freeze was seen.
+    /// Objects still freed after its heap was frozen; absent unless a freeze was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze: Option<FreezeFigures>,
     /// Whether automatic collection is enabled (`gc.isenabled()`), as last recorded; absent if
@@ -404,8 +401,8 @@ pub fn ppm(part: u64, whole: u64) -> Option<u64> {
 /// What `gctrace auto` does in a process, and what that saves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct AutoFigures {
-    /// What it does: `setting_up`, `watching`, `exploring`, `proving`, `holding`, `following` (another
-    /// rank) or `stopped` (everything is given back).
+    /// Its activity: `setting_up`, `watching`, `exploring`, `proving`, `holding`, `following` (another rank) or
+    /// `stopped` (everything is given back).
     pub state: String,
     /// The setting that it holds, as `gctrace apply` takes it; absent if none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -429,7 +426,7 @@ pub struct SavedTime {
     pub high_ns: i64,
 }
 
-/// When a process ended, and with which exit code or signal.
+/// When a process ended, and its exit code or signal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProcessEnd {
     /// Time of the end, in ns.

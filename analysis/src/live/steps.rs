@@ -1,11 +1,10 @@
 //! The last training steps of one process.
 //!
-//! Owns the definition of a step, as in the report of a trace: an annotation `ProfilerStep#n` if
-//! there are any, otherwise the time from one mark to the next, by the preferred marker that has
-//! any steps, on the thread with the most steps. For an annotation, which is reported at its end,
-//! pauses are counted as far as they are kept: a minute, or the last 65,535. The report's
-//! `gpu/steps.rs` has all steps and pauses in order, keeps each step and compares them; here they
-//! arrive late, and the last ones are kept.
+//! Owns the definition of a step, as in the report of a trace: an annotation `ProfilerStep#n` if there are any,
+//! otherwise the time from one mark to the next, by the preferred marker that has any steps, on the thread with the
+//! most steps. An annotation is reported at its end, so pauses are counted for it as far as they are kept: a minute,
+//! or the last 65,535. The report's `gpu/steps.rs` has all steps and pauses in order, keeps each step and compares
+//! them; here they arrive late, and the last ones are kept.
 
 use super::STEPS;
 use super::snapshot::StepFigures;
@@ -97,7 +96,7 @@ impl LiveSteps {
         }
     }
 
-    /// Adds time in which a pause ran and no other did.
+    /// Adds time with a pause running and no other.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         for thread in &mut self.threads {
             if let Some((open_ns, pauses)) = &mut thread.open {
@@ -113,7 +112,7 @@ impl LiveSteps {
         }
     }
 
-    /// Oldest first, and what they are.
+    /// Steps, oldest first, and their source.
     pub(super) fn figures(&self) -> (Vec<StepFigures>, Option<StepSource>) {
         let preferred = self.threads.iter().min_by_key(|thread| {
             (thread.closed.is_empty(), thread.source(), Reverse(thread.count))

@@ -130,7 +130,7 @@ struct PhaseSums {
     row: PhaseReport,
     cpu_ns: u64,
     longest_cpu_ns: Option<u64>,
-    /// By equal parts of the phase, and what is left at its end.
+    /// By equal parts of the phase, and the rest at its end.
     paused: CoveredSpans,
 }
 
@@ -267,7 +267,7 @@ fn imported_ns<'a>(
     borders: &Borders,
     stack: impl Fn(&PauseSpan) -> Option<At<'a>>,
 ) -> Option<u64> {
-    // Time that is on the wrong side, beyond what is if the imports end at the start.
+    // Time on the wrong side, compared with imports that end at the start.
     let (mut wrong_ns, mut least_ns, mut imported_ns) = (0, 0, None);
     for pause in pauses.filter(|pause| (from_ns..to_ns).contains(&pause.start_ns)) {
         match stack(&pause) {

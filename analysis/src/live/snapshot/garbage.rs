@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 /// Garbage of one process (`--garbage`), since the start of its recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct GarbageFigures {
-    /// Objects in the examined garbage by type: the 20 types seen first, and `other`, which counts
-    /// all others. No count decreases.
+    /// Objects in the examined garbage by type: the 20 types seen first, and `other` for all others. No count
+    /// decreases.
     pub objects: BTreeMap<String, u64>,
     /// Objects that examined collections freed.
     pub examined_collected: u64,
@@ -62,8 +62,7 @@ pub struct KindFigures {
     /// absent if it cannot be estimated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,
-    /// Where those of a type without code were born; absent if the allocation of none of them was
-    /// sampled.
+    /// Where objects of a type without code were born; absent if no allocation of them was sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub births: Option<BirthLines>,
 }
@@ -126,8 +125,8 @@ impl TrendFigures {
     }
 }
 
-/// What is still freed after the heap was frozen (`gc.freeze()`), inferred from full collections
-/// that go through much less than before.
+/// Objects still freed after the heap was frozen (`gc.freeze()`), inferred from full collections that go through much
+/// less than before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FreezeFigures {
     /// Objects that were frozen.

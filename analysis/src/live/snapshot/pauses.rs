@@ -55,7 +55,7 @@ pub struct CollectionCounts {
     /// 1, 2.5, 5, 10, 25, 50, 100, 250, 500 ms, 1, 2.5, 5 and 10 s; the last one counts longer
     /// pauses.
     pub histogram: [Histogram; GENERATIONS],
-    /// What they freed, and the longest.
+    /// Objects that they freed, and the longest pause.
     #[serde(flatten)]
     pub outcomes: PauseOutcomes,
 }

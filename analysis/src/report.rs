@@ -87,8 +87,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// Changes to make, in the order to try them, each with its predicted effect.
     pub advice: Vec<Advice>,
-    /// Number of separate runs that the traces are of, as far as their times are known: traces of
-    /// one run overlap in time. Of several runs there is no common verdict.
+    /// Number of separate runs in the traces, as far as their times are known: traces of one run overlap in time.
+    /// Several runs have no common verdict.
     pub runs: u64,
     /// Sums over all traces, including processes that `processes` does not list.
     pub totals: Totals,
@@ -100,8 +100,8 @@ pub struct Report {
     pub traces_left_out: u64,
     /// Processes that ran the collector, by time stopped, descending; at most 10,000 per trace.
     pub processes: Vec<ProcessReport>,
-    /// What the threads of sampled processes executed (`--sample`), those with the most samples first,
-    /// whether they ran the collector or not.
+    /// What the threads of sampled processes executed (`--sample`), the most samples first, whether they ran the
+    /// collector or not.
     pub cpu: Vec<CpuReport>,
     /// Pauses by the generation collected, ascending; generations without pauses are omitted.
     pub by_generation: Vec<PauseGroup>,
@@ -119,8 +119,8 @@ pub struct Report {
     /// What ran on the GPUs and what the pauses cost; `null` unless a trace contains operations
     /// with GPU times.
     pub gpu: Option<GpuWorkReport>,
-    /// Lower and upper bounds of what pauses cost the GPUs, for processes whose CUDA calls were
-    /// recorded without GPU times; `null` if there are none.
+    /// Lower and upper bounds of what pauses cost the GPUs, for processes with CUDA calls recorded without GPU times;
+    /// `null` if there are none.
     pub gpu_bounds: Option<BoundsReport>,
     /// Start-up, training and exit of the process that the verdict is about; `null` if no process
     /// collected, and for free-threaded builds.
@@ -156,8 +156,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// The process that the verdict is about, of free-threaded builds the one that was stopped longest; `None`
-    /// if none collected.
+    /// The process that the verdict is about; for free-threaded builds, the one stopped longest; `None` if none
+    /// collected.
     pub fn judged_process(&self) -> Option<&ProcessReport> {
         let judged = self.phases.as_ref().and_then(|phases| {
             let mut processes = self.processes.iter();
@@ -229,14 +229,13 @@ pub struct Totals {
     pub basis: Basis,
     /// Statistics of all pauses of all processes.
     pub pauses: PausesReport,
-    /// Time during which processes that ran the collector were recorded, in ns, summed over
-    /// processes.
+    /// Recorded time of processes that ran the collector, in ns, summed over processes.
     pub observed_ns: u64,
-    /// Time during which the collector ran, in ns: overlapping pauses of one process count once,
-    /// processes are summed, pauses omitted by `--min-pause` are included.
+    /// Time with the collector running, in ns: overlapping pauses of one process count once, processes are summed,
+    /// pauses omitted by `--min-pause` are included.
     pub paused_ns: u64,
-    /// Time during which Python code could not run, in ns, summed over processes. Equals
-    /// `paused_ns`, except in free-threaded builds, where it is the stop-the-world time.
+    /// Time that Python code could not run, in ns, summed over processes. Equals `paused_ns`, except in free-threaded
+    /// builds: there it is the stop-the-world time.
     pub stopped_ns: u64,
     /// `stopped_ns` / `observed_ns`; `null` if nothing was observed.
     pub stopped_ratio: Option<f64>,
@@ -244,10 +243,9 @@ pub struct Totals {
     pub worst_process_ratio: Option<f64>,
     /// Number of processes that ran the collector.
     pub processes: u64,
-    /// Of these, processes that are in all sums but not in `processes`, which lists the first
-    /// 10,000 of each trace.
+    /// Number of these processes in all sums but not in `processes`, as it lists the first 10,000 of each trace.
     pub processes_not_listed: u64,
-    /// Number of recorded processes in which no Python interpreter was found.
+    /// Number of recorded processes without a Python interpreter.
     pub processes_without_python: u64,
     /// Number of recorded Python processes that never ran the collector.
     pub processes_without_pauses: u64,
@@ -262,7 +260,7 @@ pub struct CopiedMemory {
     pub processes: u64,
     /// Of these, processes that ran a collection.
     pub collecting: u64,
-    /// What they copied, in bytes, up to the last look at each.
+    /// Memory that they copied, in bytes, up to the last look at each.
     pub bytes: u64,
     /// The most of one of them, in bytes.
     pub most_bytes: u64,

@@ -1,4 +1,4 @@
-//! A pause and a step in a timeline, and compact storage of pauses for processes without GPU work, which are
+//! A pause and a step in a timeline, and compact storage of pauses for processes without GPU work. Such pauses are
 //! read only if a PyTorch trace of the same process is given, or to price remedies.
 //!
 //! Owns the encoding: differences from the previous pause, in as few bytes as they need (LEB128): 12
@@ -19,11 +19,11 @@ use std::num::{NonZeroU32, NonZeroU64};
 pub enum StepSource {
     /// An annotation `ProfilerStep#n`.
     ProfilerStep,
-    /// From the start of one call of the function named by `--step-function` to that of the next.
+    /// From the start of one call of the function named by `--step-function` to the start of the next.
     Function,
-    /// From the end of one step of a torch optimizer to that of the next of the same class.
+    /// From the end of one step of a torch optimizer to the end of the next of the same class.
     Optimizer,
-    /// From the start of one backward pass to that of the next on the same thread.
+    /// From the start of one backward pass to the start of the next on the same thread.
     BackwardPass,
     /// From one request for the next batch of a torch `DataLoader` to the next.
     DataLoader,
@@ -143,7 +143,7 @@ pub struct PackedPauses {
 /// What pauses are ordered by. Two with the same are one.
 type PauseKey = (u64, u64, ThreadIndex);
 
-/// The previous pause, which the next is encoded relative to.
+/// The previous pause; the next is encoded relative to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct DeltaBase {
     start_ns: u64,
@@ -207,7 +207,7 @@ impl PackedPauses {
         (pauses, self.repeated + repeated)
     }
 
-    /// The pauses in the order in which they were added.
+    /// The pauses in order of addition.
     pub(crate) fn iter(&self) -> impl Iterator<Item = PauseSpan> + Clone {
         PackedIter { rest: &self.bytes, last: DeltaBase::default() }
     }

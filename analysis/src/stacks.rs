@@ -15,8 +15,8 @@ use gctrace_event::{Frame, FrameId};
 use indexmap::IndexSet;
 use std::collections::{BTreeSet, HashMap};
 
-/// Frames kept per trace, and nodes over all traces: a hundred times what large programs have. It
-/// only guards memory against traces that are not what they seem.
+/// Frames kept per trace, and nodes over all traces: a hundred times the number in large programs. It only guards
+/// memory against malformed traces.
 const FRAMES_KEPT: usize = 1 << 20;
 /// Frames of one stack; ends circles in traces of other tools.
 const DEPTH: usize = 1024;
@@ -282,7 +282,7 @@ impl TraceFrames {
         }
     }
 
-    /// The stack of this name. A frame that the trace does not describe is one that cannot be read.
+    /// The stack of this name. A frame that the trace does not describe counts as unreadable.
     pub(crate) fn resolve(&self, innermost: FrameId, tree: &mut StackTree) -> Option<NodeId> {
         let mut locations = Vec::new();
         let mut next = Some(innermost);

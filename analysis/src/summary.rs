@@ -32,7 +32,7 @@ use std::num::NonZeroUsize;
 /// The steps of one process, of its thread with the most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessStepRow {
-    /// Number of the trace, from 0, in the order in which they were read.
+    /// Number of the trace, from 0, in order of reading.
     pub trace: usize,
     /// Process id; 0 if the trace does not contain it.
     pub pid: u32,
@@ -197,7 +197,7 @@ impl Analysis {
         reports
     }
 
-    /// What sampled processes executed and waited for, those with the most samples first.
+    /// What sampled processes executed and waited for, the most samples first.
     fn cpu(&self, judged: Option<&JudgedRun<'_>>) -> Vec<CpuReport> {
         let children = self.children();
         let mut reports: Vec<CpuReport> = self
@@ -246,7 +246,7 @@ impl Analysis {
         }
     }
 
-    /// Processes, by trace and id, whose collector runs only full collections.
+    /// Processes, by trace and id, with a collector that runs only full collections.
     fn only_full(&self) -> HashSet<(usize, u32)> {
         let free_threaded = self.processes.iter().filter(|process| process.sums.free_threaded());
         free_threaded.map(|free_threaded| (free_threaded.trace, free_threaded.sums.pid)).collect()

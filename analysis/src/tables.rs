@@ -1,10 +1,10 @@
 //! Traces as tables, in Parquet files for DuckDB, polars, pandas and the like.
 //!
-//! Owns when rows are written: a trace's when it ends, or before if there are very many, or with
-//! the next trace's if there are few. What is kept beyond is little: sums of processes, and the
-//! kernels of collectives, which the clocks of ranks are related by when all traces were read.
-//! The schema is `gctrace.tables/1`, which docs/tables.md describes for users: `rows.rs` has most tables, `ranks.rs`
-//! those over all traces; `columns.rs` has what a column is, `file.rs` the format.
+//! Decides when rows are written: a trace's when it ends, or before if there are very many, or with the next trace's
+//! if there are few. Little is kept beyond: sums of processes, and the kernels of collectives. These relate the
+//! clocks of ranks when all traces were read. The schema is `gctrace.tables/1`, described for users in
+//! docs/tables.md: `rows.rs` has most tables, `ranks.rs` the tables over all traces; `columns.rs` defines a column,
+//! `file.rs` the format.
 
 mod columns;
 mod file;
@@ -32,7 +32,7 @@ pub const FORMAT_KEY: &str = "format";
 /// Pauses of gctrace's traces that wait to be written, some 25 MB.
 const PENDING: usize = 1 << 16;
 
-/// A table, one file each, which has its name with `.parquet` behind.
+/// A table, one file each, named after it with `.parquet` appended.
 #[derive(AsRefStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -104,11 +104,11 @@ pub struct TraceTables<W: Write + Send> {
 /// The trace that is being read.
 #[derive(Default)]
 struct CurrentRows {
-    /// Whether it is gctrace's: what is known of a process is then before its pauses.
+    /// Whether it is gctrace's: a process's facts come before its pauses then.
     is_ours: bool,
     /// By process id.
     ranks: HashMap<u32, u32>,
-    /// With the times of examining their garbage and of what they called, which they do not contain.
+    /// With two times that pauses do not contain: of examining their garbage, and of the code they called.
     pauses: Vec<(Pause, u64, u64)>,
     foreign: ForeignTimes,
     layers: HashMap<String, CudaLayer>,
@@ -117,7 +117,7 @@ struct CurrentRows {
     layer_rows: HashMap<u32, Vec<LayerRow>>,
 }
 
-/// A process whose rows were written.
+/// A process with rows already written.
 struct ReadProcess {
     /// Its kernels of collectives.
     reduced: Timeline,

@@ -36,7 +36,7 @@ pub(crate) fn timestamp(at_ns: i128) -> u64 {
     gctrace_units::u64_or_most(at_ns.max(0))
 }
 
-/// Adds to a sum what is known: it is unknown as long as no part is.
+/// Adds a known value to a sum: the sum is unknown as long as no part is known.
 pub(crate) fn add_known(sum: &mut Option<u64>, value: Option<u64>) {
     if let Some(value) = value {
         add_to(sum.get_or_insert(0), value);

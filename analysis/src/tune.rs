@@ -1,7 +1,7 @@
 //! Settings of the collector compared with each other, measured by turns.
 //!
-//! Owns the comparison behind `gctrace tune`: `tune/compare.rs` compares whole runs, `tune/verdict.rs` says what
-//! follows for the settings, of runs or of blocks of steps, which the injected library compares.
+//! Owns the comparison behind `gctrace tune`: `tune/compare.rs` compares whole runs. `tune/verdict.rs` draws
+//! conclusions for the settings, from runs or from blocks of steps; the injected library compares the blocks.
 
 mod compare;
 mod report;

@@ -4,10 +4,10 @@
 //! 100 ms are one step of many models. Shares of less time than that, and of one or two short
 //! pauses, say nothing of a longer run.
 //!
-//! A share is CPU time of the collections, of the time without what their threads waited for a CPU. Of a program
-//! that makes up for such waits (a timer, a GPU) it is up to duration / (duration - waits) too high; where
-//! the waits are unknown, all of the time is taken to wait as the pauses did, which is right of work on the
-//! CPU and too high by up to that factor of a program that waits for something else.
+//! A share is CPU time of the collections, of the time without their threads' waits for a CPU. For a program that
+//! makes up for such waits (a timer, a GPU) it is up to duration / (duration - waits) too high. Where the waits are
+//! unknown, all of the time is taken to wait as the pauses did. That is right for work on the CPU, and too high by up
+//! to that factor for a program that waits for something else.
 
 use crate::report::{
     Basis, GpuCost, JudgedPhase, Level, PhaseReport, PhasesReport, Totals, TraceReport, Verdict,
@@ -94,8 +94,8 @@ fn training_level(phases: &PhasesReport) -> Level {
     level_of_share(ratio, longest_ns, count, judged_ns, phases.steps.is_some())
 }
 
-/// The level of start-up: what it adds to the run as recorded. With steps, whose number goes up in
-/// other runs, it is no more than noticeable.
+/// The level of start-up: its cost to the run as recorded. With steps it is no more than noticeable, as their number
+/// goes up in other runs.
 fn start_up_level(phases: &PhasesReport) -> Level {
     let start_up = &phases.start_up;
     let is_felt = start_up.collected_ns() >= LONG_PAUSE_NS;
@@ -129,7 +129,7 @@ pub(crate) fn judged_phase(phases: &PhasesReport) -> JudgedPhase {
     judge(phases).1
 }
 
-/// By which the worst process is found: level, then training before start-up, then paused time.
+/// Key to find the worst process: level, then training before start-up, then paused time.
 pub(crate) fn weight(phases: &PhasesReport) -> (u8, JudgedPhase, u64) {
     let (level, judged) = judge(phases);
     let phase = match judged {

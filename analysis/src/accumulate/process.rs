@@ -192,7 +192,7 @@ impl ProcessState {
         (start, end.max(start), basis)
     }
 
-    /// Time with its Python code blocked, in ns, and whether this time is known.
+    /// Time that its Python code was blocked, in ns, and whether this is known.
     pub(crate) fn stopped_ns(&self) -> (u64, bool) {
         let paused = self.sums.paused.length_ns();
         match self.tally.stopped_ns() {

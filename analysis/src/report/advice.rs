@@ -20,7 +20,7 @@ pub struct Advice {
     /// What the change saves and costs.
     #[serde(flatten)]
     pub effect: AdviceEffect,
-    /// Always predicted: what is said of a change that was not made.
+    /// Always predicted: a statement about a change that was not made.
     pub basis: Basis,
 }
 
@@ -31,8 +31,7 @@ pub struct AdviceEffect {
     /// time where CPU time was not recorded), or the time of the waits. With GPU times of the run no more
     /// than all pauses cost it by replay. `null` if the change saves no time.
     pub saves_at_most_ns: Option<u64>,
-    /// What this change saved in programs in which it was measured; `null` if it was measured in too few, or
-    /// depends on the program.
+    /// What this change saved in measured programs; `null` if it was measured in too few, or depends on the program.
     pub usual: Option<UsualGain>,
     /// Upper bound of the memory that it gives back, in bytes: how far the resident memory rose, the most that one
     /// collection gave back, or what the C library keeps. `null` if that is unknown, or little.
@@ -83,8 +82,8 @@ pub enum AdviceId {
     RaiseThreshold,
     /// Disable automatic collection and collect between steps.
     Planned,
-    /// Disable automatic collection until everything is loaded, then freeze the heap and enable it.
-    /// What it saves is saved once per start.
+    /// Disable automatic collection until everything is loaded, then freeze the heap and enable it. Saves time once
+    /// per start.
     OffWhileLoading,
     /// Disable automatic collection for good.
     Disable,
@@ -92,7 +91,7 @@ pub enum AdviceId {
     SwappedOut,
     /// Change the program so that the few cycles that all garbage comes from do not arise.
     BreakCycles,
-    /// Record which cycles the garbage is in: no setting is known to save time.
+    /// Record the cycles in the garbage: no setting is known to save time.
     FindCycles,
     /// Freeze everything when the interpreter ends: its last collections traverse the heap for nothing.
     FreezeAtExit,

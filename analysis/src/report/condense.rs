@@ -1,5 +1,5 @@
-//! Reports of many traces: which of them are described one by one, and what refers to them.
-//! Owns the choice. Sums and distributions are made before, of all traces.
+//! Reports of many traces: the traces described one by one, and references to them. Owns the choice. Sums and
+//! distributions are made before, of all traces.
 
 use super::{IdleLedger, Report};
 use std::cmp::Reverse;
@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const DESCRIBED_TRACES: usize = 128;
 
 impl Report {
-    /// Leaves out what the report says about single traces, except for the [`DESCRIBED_TRACES`]
-    /// that explain the most: traces with one of the longest pauses or gaps, with a rank or host
-    /// that stands out, damaged ones, and then those whose pauses cost the most. Indices of traces
-    /// refer to the shorter list. Does nothing if there are no more.
+    /// Leaves out what the report says about single traces, except for the [`DESCRIBED_TRACES`] that explain the
+    /// most. First come traces with one of the longest pauses or gaps, with a rank or host that stands out, and
+    /// damaged ones, then traces with the most expensive pauses. Indices of traces refer to the shorter list. Does
+    /// nothing if there are no more.
     ///
     /// The tables of `gctrace export --format parquet` have all.
     pub fn condense(&mut self) {
@@ -70,7 +70,7 @@ impl Report {
         kept
     }
 
-    /// Keeps what is about traces of `index`, from old to new numbers.
+    /// Keeps records about traces of `index`, from old to new numbers.
     fn renumber(&mut self, index: &BTreeMap<usize, usize>) {
         let known = |trace: &mut usize| match index.get(trace) {
             Some(new) => {

@@ -51,7 +51,7 @@ pub struct WorstPause {
 pub struct FreedNothingReport {
     /// Always measured, from the number of objects that each collection freed.
     pub basis: Basis,
-    /// Those that freed nothing.
+    /// Collections that freed nothing.
     #[serde(flatten)]
     pub by_cause: ByCause,
     /// All collections that freed nothing: the sum of the five kinds.
@@ -78,20 +78,20 @@ pub struct ExplicitCallsReport {
     /// Such collections per second of observed time of these processes; `null` if nothing was
     /// observed.
     pub rate_per_s: Option<f64>,
-    /// Collections of unknown reason, some of which may be explicit too.
+    /// Collections of unknown reason; some may be explicit too.
     pub of_unknown_reason: PauseTotal,
 }
 
 /// What recording cost the program, in CPU time of its threads.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OverheadReport {
-    /// Always inferred: hits are counted. What our code takes at them is timed as the program runs, what
-    /// the kernel and CPython take is measured with warm and with cold caches, which is the range.
+    /// Always inferred: hits are counted. The time of our code at a hit is measured as the program runs. The time of
+    /// the kernel and CPython is measured with warm and with cold caches; these are the ends of the range.
     pub basis: Basis,
     /// Hits and time per hit by kind of probe, in alphabetical order.
     pub probes: Vec<ProbeReport>,
-    /// Hits times what is likely for a hit, in ns, summed over the probes with both that recorded
-    /// processes hit; `null` if there are none. Without stops.
+    /// Hits times the likely time of a hit, in ns, summed over the probes with both that recorded processes hit;
+    /// `null` if there are none. Without stops.
     pub time_ns: Option<u64>,
     /// Least of the range that contains it, in ns.
     pub time_at_least_ns: Option<u64>,
@@ -122,13 +122,13 @@ pub struct OverheadReport {
 pub struct ProbeReport {
     /// Name of the kind of probe, for example `collector, entry and return`.
     pub probe: String,
-    /// Whether other processes hit it, which are not recorded but run the same interpreter or use the
-    /// same libraries: the recorded ones did not pay for that.
+    /// Whether other processes hit it: processes that are not recorded but run the same interpreter or use the same
+    /// libraries. The recorded ones did not pay for that.
     pub elsewhere: bool,
     /// Number of hits, over all traces.
     pub hits: u64,
-    /// CPU time per hit that is likely, in ns; over several traces the mean weighted by hits. `null`
-    /// if it was not measured. Of `program stopped`, the length of a stop.
+    /// Likely CPU time per hit, in ns; over several traces the mean weighted by hits. `null` if it was not measured.
+    /// For `program stopped`, the length of a stop.
     pub ns_per_hit: Option<f64>,
 }
 
@@ -138,9 +138,9 @@ pub struct ProbeReport {
 pub struct UnseenReport {
     /// Number of collections of interpreters before the library's hook was in place.
     pub at_start: u64,
-    /// Number of the last collections of interpreters, for which no callback is called.
+    /// Number of the last collections of interpreters; no callback is called for these.
     pub at_end: u64,
-    /// Number of starts and ends of interpreters whose collections could not be counted.
+    /// Number of starts and ends of interpreters with collections that could not be counted.
     pub uncounted: u64,
     /// CPU time that the ends of interpreters took, after the last function of `atexit`, in ns: their last
     /// collections and all else that is freed; `null` if unknown.
@@ -154,8 +154,8 @@ impl From<UnseenCollections> for UnseenReport {
     }
 }
 
-/// What recordings of which the last part is kept (`--keep`) had before that part, exactly; deleted since,
-/// and in no other figure.
+/// Recordings that keep only the last part (`--keep`): exact sums of the time before that part, deleted since, and in
+/// no other figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeletedReport {
     /// Number of segments that are deleted.
@@ -163,11 +163,11 @@ pub struct DeletedReport {
     /// Time from the start of the recording to the first segment that is left, in ns; of several recordings
     /// the sum.
     pub time_ns: u64,
-    /// All pauses in that time; those that were only counted are among them.
+    /// All pauses in that time; pauses that were only counted are among them.
     pub pauses: PauseTotal,
     /// The longest of them, in ns; `null` if there were none.
     pub longest_ns: Option<u64>,
-    /// The pauses by generation, ascending; those of unknown generation last.
+    /// The pauses by generation, ascending; pauses of unknown generation last.
     pub generations: Vec<DeletedGeneration>,
     /// All times off the CPU in that time that were recorded, of threads each.
     pub waits: PauseTotal,
@@ -196,8 +196,8 @@ pub struct DeletedGeneration {
     pub uncollectable: u64,
 }
 
-/// GPU work that a recorder only counted. All figures on GPU work are of one part for each process, in which
-/// nothing was left out: that with the longest pause.
+/// GPU work that a recorder only counted. All figures on GPU work are of one part for each process, with nothing left
+/// out: the part with the longest pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OmittedGpuReport {
     /// The operations that were only counted, and their time on GPUs; of several at once each counts.
@@ -217,9 +217,8 @@ pub struct MissingData {
     /// Number of processes that may have run Python without being recorded, or for longer than
     /// recorded, by reason. A reason is a predicate, such as `ended before being examined`.
     pub unexamined: std::collections::BTreeMap<String, u64>,
-    /// Whether every process that may have run Python was examined, so that nothing is missing
-    /// except what is counted here. `null` if a trace does not contain this: older versions, other
-    /// tools, and traces without a last line.
+    /// Whether every process that may have run Python was examined, so that nothing is missing beyond these counts.
+    /// `null` if a trace does not contain this: older versions, other tools, and traces without a last line.
     pub every_process_examined: Option<bool>,
     /// Collections that the library could not see, over all traces; `null` if no trace states it: those
     /// of probes, of older versions and of other tools, and without a last line.
@@ -228,14 +227,14 @@ pub struct MissingData {
     pub omitted: PauseTotal,
     /// Times of threads off the CPU that a recorder only counted, beyond `--per-day`; in no other figure.
     pub omitted_waits: PauseTotal,
-    /// What else a recorder only counted, beyond `--per-day`, by name: `called`, calls of finalizers and callbacks;
-    /// `layers`, measured steps; `memory`, readings of device memory; `memory_calls`, calls of CUDA about memory and
-    /// those that failed; `backward`, passes whose steps have other marks; `gpu_samples`, NVML's; in no other figure. `samples` count where a later one of their
-    /// process was taken.
+    /// Other records that a recorder only counted, beyond `--per-day`, by name: `called`, calls of finalizers and
+    /// callbacks; `layers`, measured steps; `memory`, readings of device memory; `memory_calls`, CUDA calls about
+    /// memory and calls that failed; `backward`, passes of steps with other marks; `gpu_samples`, NVML's; in no other
+    /// figure. `samples` count where a later one of their process was taken.
     pub omitted_others: std::collections::BTreeMap<String, PauseTotal>,
     /// GPU work that a recorder only counted, beyond `--per-day`; `null` if there is none.
     pub omitted_gpu_work: Option<OmittedGpuReport>,
-    /// What was deleted of recordings of which the last part is kept; `null` if nothing was.
+    /// Sums of deleted parts of recordings that keep the last part; `null` if nothing was deleted.
     pub deleted: Option<DeletedReport>,
     /// Pauses cut short by the end of their process or thread; they are in the figures.
     pub unfinished: PauseTotal,
@@ -245,11 +244,10 @@ pub struct MissingData {
     pub unreadable: Vec<String>,
     /// Number of traces without a last line: cut off, or the recorder was killed.
     pub traces_without_end: u64,
-    /// Number of processes that were already running when the recording started; what they did
-    /// before is unknown.
+    /// Number of processes that were already running when the recording started; their earlier activity is unknown.
     pub attached: u64,
-    /// Number of processes whose overlapping pauses may be counted twice, because their trace is
-    /// far out of order.
+    /// Number of processes with overlapping pauses that may be counted twice, because their trace is far out of
+    /// order.
     pub inexact_overlaps: u64,
     /// Number of pauses that the probes and the library recorded separately (`--mode both`); each is
     /// in the figures once.

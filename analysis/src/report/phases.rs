@@ -6,8 +6,8 @@ use gctrace_stats::{ratio, scaled};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The run of one process, the one that the verdict is about, cut into start-up, training and exit:
-/// the worst of the processes with training steps, or of all if none has steps.
+/// The run of the process in the verdict, cut into start-up, training and exit: the worst of the processes with
+/// training steps, or of all if none has steps.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PhasesReport {
     /// Basis of the times that separate the phases: measured by marks of training steps, otherwise
@@ -19,8 +19,8 @@ pub struct PhasesReport {
     pub pid: u32,
     /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
-    /// Number of processes among which it is the worst, with itself: those with training steps, at
-    /// least half as many as the process with the most; without steps the ranks, or all that collected.
+    /// Number of processes compared to find the worst, with itself: processes with training steps, at least half as
+    /// many as the process with the most; without steps the ranks, or all that collected.
     pub among: u64,
     /// Whether an interpreter forked the process: it began with the heap of its parent.
     pub forked: bool,
@@ -31,7 +31,7 @@ pub struct PhasesReport {
     pub judged: JudgedPhase,
     /// What the start and the end of training were recognized by.
     pub training_by: TrainingMark,
-    /// Number of training steps, without those of the warm-up; `null` if no steps are known.
+    /// Number of training steps, without the warm-up's; `null` if no steps are known.
     pub steps: Option<u64>,
     /// Imports, setup, and the first steps while they last more than three times the median; without
     /// known steps the imports, or what precedes the first fork of a worker.
@@ -146,16 +146,16 @@ pub struct PhaseReport {
     pub freed_objects: Option<u64>,
     /// Automatic collections that freed no object; their time as in `causes`.
     pub freed_nothing: PauseTotal,
-    /// Time within the phase during which the collector ran, in ns; overlapping pauses count once.
+    /// Time within the phase with the collector running, in ns; overlapping pauses count once.
     pub paused_ns: u64,
-    /// CPU time of its pauses, in ns; of those whose CPU time is unknown as much of their length as of the
-    /// others. `null` if it is unknown of nine tenths of the time of all pauses.
+    /// CPU time of its pauses, in ns. For a pause with unknown CPU time, the same share of its length as for
+    /// the others. `null` if it is unknown for nine tenths of the time of all pauses.
     pub paused_cpu_ns: Option<u64>,
-    /// Time of the phase in which the threads that collect waited for a CPU, in ns; `null` if unknown.
+    /// Time of the phase with the collecting threads waiting for a CPU, in ns; `null` if unknown.
     pub cpu_wait_ns: Option<u64>,
-    /// `paused_cpu_ns`, or `paused_ns` - `cpu_wait_ns` if that is more, of `duration_ns` - `cpu_wait_ns`: the
-    /// same on a loaded machine. If one of these is unknown `paused_ns` / `duration_ns`, which takes the phase
-    /// to wait for a CPU as its pauses do. `null` for a phase without length.
+    /// `paused_cpu_ns`, or `paused_ns` - `cpu_wait_ns` if that is more, of `duration_ns` - `cpu_wait_ns`: the same on
+    /// a loaded machine. If one of these is unknown, `paused_ns` / `duration_ns`: this assumes that the phase waits
+    /// for a CPU as its pauses do. `null` for a phase without length.
     pub paused_ratio: Option<f64>,
     /// Its longest pause, in ns; `null` without pauses.
     pub longest_ns: Option<u64>,
@@ -177,8 +177,8 @@ impl PhaseReport {
         self.without_waits(self.paused_cpu_ns, self.paused_ns)
     }
 
-    /// CPU time, or more of it if the threads waited for a CPU for less than the rest: that waits for memory
-    /// (swap), which a collection causes.
+    /// CPU time, or more of it if the threads waited for a CPU for less than the rest: the remainder waits for memory
+    /// (swap), caused by a collection.
     fn without_waits(&self, cpu_ns: Option<u64>, wall_ns: u64) -> u64 {
         match (cpu_ns, self.cpu_wait_ns) {
             (Some(cpu_ns), Some(wait_ns)) => cpu_ns.max(wall_ns.saturating_sub(wait_ns)),
@@ -225,19 +225,18 @@ pub struct TrainingSeries {
     pub frozen: Option<bool>,
 }
 
-/// A part of the training phase. A pause belongs to the part in which it starts.
+/// A part of the training phase. A pause belongs to the part that it starts in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrainingPart {
     /// Number of steps; 0 if no steps are known.
     pub steps: u64,
     /// Time of the steps, otherwise the length of the part, in ns.
     pub duration_ns: u64,
-    /// CPU time of the steps' thread in them, in ns; `None` if that of one is unknown, or no steps
-    /// are.
+    /// CPU time of the steps' thread in them, in ns; `None` if it is unknown for one step, or no steps are known.
     pub cpu_ns: Option<u64>,
     /// Time of collections within, in ns; overlapping ones count once.
     pub paused_ns: u64,
-    /// CPU time of the pauses that start in it, in ns; `None` if that of one is unknown.
+    /// CPU time of the pauses that start in it, in ns; `None` if it is unknown for one pause.
     pub paused_cpu_ns: Option<u64>,
     /// Pauses by generation: 0, 1, 2, unknown.
     pub by_generation: [PauseTotal; 4],

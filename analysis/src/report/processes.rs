@@ -18,7 +18,7 @@ pub struct TraceReport {
     pub command: Vec<String>,
     /// Process id given with `-p`; `null` if a command was recorded.
     pub attached_pid: Option<u32>,
-    /// Name of the host on which the trace was recorded; `null` if unknown.
+    /// Name of the host of the recording; `null` if unknown.
     pub host: Option<String>,
     /// Release of the host's kernel, as in `uname -r`; `null` if unknown.
     pub kernel: Option<String>,
@@ -51,7 +51,7 @@ pub struct TraceReport {
     pub max_ns: Option<u64>,
     /// Observed time of its processes that ran the collector, in ns.
     pub observed_ns: u64,
-    /// Time during which Python code could not run, in ns, as in `totals`.
+    /// Time that Python code could not run, in ns, as in `totals`.
     pub stopped_ns: u64,
     /// `stopped_ns` / `observed_ns`; `null` if nothing was observed.
     pub stopped_ratio: Option<f64>,
@@ -61,12 +61,12 @@ pub struct TraceReport {
     pub ended: Option<String>,
     /// Exit code of the command; `null` if unknown.
     pub exit_code: Option<i32>,
-    /// Byte and line at which the file is cut off; `null` if it is complete.
+    /// Byte and line where the file is cut off; `null` if it is complete.
     pub cut_at: Option<String>,
     /// Why the file could not be read to its end; what came before is in the figures. `null` if it
     /// could.
     pub damage: Option<String>,
-    /// Number of lost records; `null` if the trace has no last line, which contains it.
+    /// Number of lost records; `null` if the trace lacks its last line, the one with this number.
     pub lost: Option<u64>,
     /// Inconsistent records that were ignored: the first few, with their position.
     pub anomalies: Vec<String>,
@@ -77,7 +77,7 @@ pub struct TraceReport {
     pub counters_missing: std::collections::BTreeMap<String, String>,
     /// Notes of the recorder, at most 100.
     pub notes: Vec<String>,
-    /// Number of further notes, which `notes` leaves out.
+    /// Number of further notes, not in `notes`.
     pub notes_left_out: u64,
     /// The file of the same trace that was given before; its events are counted twice.
     #[serde(skip)]
@@ -117,14 +117,14 @@ pub struct ProcessReport {
     pub interpreter: Option<InterpreterReport>,
     /// Version of PyTorch that it loaded; `null` if it loaded none or if unknown.
     pub torch: Option<String>,
-    /// Time from which its pauses are complete, in ns after the start of the recording.
+    /// Start of the time with complete pauses, in ns after the start of the recording.
     pub since_start_ns: u64,
-    /// Time for which it was recorded, in ns.
+    /// Length of its recording, in ns.
     pub observed_ns: u64,
     /// Basis of `observed_ns`: inferred if its start or end was taken from its events.
     pub basis: Basis,
-    /// Collections of it that the library could not see; `null` if recorded with probes, which see
-    /// them, and if unknown.
+    /// Collections of it that the library could not see; `null` if recorded with probes, as they see these
+    /// collections, and if unknown.
     pub unseen: Option<UnseenReport>,
     /// Statistics of its pauses, on all its threads.
     pub pauses: PausesReport,
@@ -132,9 +132,9 @@ pub struct ProcessReport {
     pub by_generation: [PauseTotal; 4],
     /// Pauses by reason: automatic, manual, shutdown, unknown.
     pub by_reason: [PauseTotal; 4],
-    /// Time during which the collector ran, in ns; overlapping pauses count once.
+    /// Time with the collector running, in ns; overlapping pauses count once.
     pub paused_ns: u64,
-    /// Time during which its Python code could not run, in ns, as in `totals`.
+    /// Time that its Python code could not run, in ns, as in `totals`.
     pub stopped_ns: u64,
     /// `stopped_ns` / `observed_ns`, 0 to 1; `null` if too little was observed.
     pub stopped_ratio: Option<f64>,
@@ -158,7 +158,7 @@ pub struct ProcessReport {
     pub trend: Option<HeapTrend>,
     /// Its memory, and what its collections gave back.
     pub memory: MemoryReport,
-    /// What is still freed after `gc.freeze()`; `null` unless a freeze was seen.
+    /// Objects still freed after `gc.freeze()`; `null` unless a freeze was seen.
     pub after_freeze: Option<AfterFreeze>,
     /// What its collections free; `null` if none was examined (`--garbage`).
     pub garbage: Option<GarbageReport>,
@@ -218,7 +218,7 @@ pub struct Sources {
     pub probes: u64,
     /// Pauses recorded in-process only.
     pub injected: u64,
-    /// Pauses recorded by both; the timestamps are those of the probes.
+    /// Pauses recorded by both; the timestamps are the probes'.
     pub both: u64,
     /// Median difference between the two sources, in ns: at the start or the end of a pause,
     /// whichever is larger. `null` if no pause was recorded by both.

@@ -1,4 +1,4 @@
-//! Which lines and stacks cost most.
+//! Most expensive lines and stacks.
 
 use super::{LocationId, NodeId, StackSums, StackTree, TraceStacks, WithoutStack};
 use crate::figure::{Location, PauseTotal};
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// threshold, so the more containers a line allocates, the more often it triggers one.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct LinesReport {
-    /// Count and time of the pauses whose Python stack was recorded.
+    /// Count and time of the pauses with a recorded Python stack.
     pub with_stack: PauseTotal,
     /// Pauses without a stack, except at shutdown: stacks were not recorded, or no Python code was
     /// running.
@@ -58,7 +58,7 @@ pub struct LinesReport {
     pub libraries: Vec<LibraryReport>,
 }
 
-/// A training library whose files are in stacks.
+/// A training library with files in stacks.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LibraryReport {
     /// The library.
@@ -94,9 +94,8 @@ pub struct LineReport {
     pub by_generation: [PauseTotal; 4],
     /// Pauses by reason: automatic, manual, shutdown, unknown.
     pub by_reason: [PauseTotal; 4],
-    /// Lines that occur with it, the most time first, at most 3. In `innermost`: the own lines from
-    /// which a library line was reached. In `own`: the library lines that were being executed.
-    /// Empty if both are the same line.
+    /// Lines that occur with it, the most time first, at most 3. In `innermost`: the own lines that led to a library
+    /// line. In `own`: the library lines that were being executed. Empty if both are the same line.
     pub with: Vec<LineTotal>,
     /// Number of distinct lines in `with`, listed or not.
     pub with_total: u64,
@@ -108,8 +107,8 @@ pub struct LineReport {
 /// All pauses that one stack triggered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StackReport {
-    /// Frames of the stack, innermost first, without those of the import system (`importlib`). If
-    /// it was deeper than `--stack-depth`, the last is `[outer frames not recorded]`.
+    /// Frames of the stack, innermost first, without frames of the import system (`importlib`). If it was deeper than
+    /// `--stack-depth`, the last is `[outer frames not recorded]`.
     pub frames: Vec<Location>,
     /// Count and time of the pauses that started with exactly this stack.
     pub pauses: PauseTotal,
@@ -330,7 +329,7 @@ impl LineGroup {
         }
     }
 
-    /// The module whose import took most of the time, named if possible.
+    /// The module with the most time of import, named if possible.
     fn imported(&self) -> Option<&String> {
         let modules = self.imports.iter();
         let most = modules.max_by_key(|(name, pauses)| (!name.is_empty(), pauses.time_ns));

@@ -108,7 +108,7 @@ impl Analysis {
         let cpu_ns = with_cost().map(|end| end.cpu_ns).collect::<Option<Vec<u64>>>();
         let cpu_ns = cpu_ns.map(sum).filter(|cpu_ns| *cpu_ns > 0);
         let cpu_ratio = |of: fn(HitCost) -> f64| {
-            // What is left is the program's: at the end of the range it may seem to be nothing.
+            // The rest is the program's: at the end of the range it may seem to be nothing.
             let (ns, cpu_ns) = (of(own?), cpu_ns? as f64);
             let ns = ns.min(MOST_OF_CPU * cpu_ns);
             Some(ns / (cpu_ns - ns))

@@ -1,7 +1,6 @@
 //! One table as a Parquet file.
 //!
-//! Owns the encoding of columns, and which rows are kept in memory: the row group that is being
-//! filled, at most [`ROWS`].
+//! Owns the encoding of columns, and the rows kept in memory: the row group being filled, at most [`ROWS`].
 
 use super::columns::{CellValue, ColumnKind, ParquetColumn};
 use super::{Table, TableError};

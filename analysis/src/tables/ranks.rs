@@ -1,6 +1,6 @@
 //! The tables over all traces: ranks, with their clocks, and collectives.
 //!
-//! Owns which clock a process is on; `gpu/ranks.rs` finds the clocks of those that share collectives.
+//! Finds the clock of a process; `gpu/ranks.rs` finds the clocks of processes that share collectives.
 
 use super::columns::{CellValue, ColumnKind, ParquetColumn, table};
 use super::rows::RowProcess;
@@ -17,9 +17,9 @@ use std::io::Write;
 /// A process: its state if it collected or was described, and its timeline if it has one.
 #[derive(Default)]
 struct KnownProcess<'a> {
-    /// Of those that had this process id one after the other, the last.
+    /// The last of the processes that had this process id one after the other.
     state: Option<&'a ProcessState>,
-    /// Of all of them.
+    /// Sums over all of them.
     pauses: u64,
     paused_ns: u64,
     read: Option<&'a ReadProcess>,
@@ -36,7 +36,7 @@ struct KnownClock {
 }
 
 impl KnownClock {
-    /// `first`: the member of the job whose clock is the job's.
+    /// `first`: the member of the job with the job's clock.
     fn of(job: usize, member: &RankMember, first: &RankMember) -> Self {
         let aligned = member.aligned_by > 0;
         Self {

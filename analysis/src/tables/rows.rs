@@ -205,7 +205,7 @@ impl<W: Write + Send> TraceTables<W> {
         Ok(())
     }
 
-    /// Writes the layers of a measured step; those of the step before, if they did not change.
+    /// Writes the layers of a measured step; the previous step's layers, if they did not change.
     pub(super) fn write_layers(&mut self, layers: &Layers) -> Result<(), TableError> {
         if layers.remarks.contains(&LayersRemark::AtEnd) {
             return Ok(());

@@ -1,6 +1,5 @@
-//! Unions of lists of intervals, each time counted once: built by one sort, and complete. Of
-//! intervals that arrive one by one, `accumulate/interval_union.rs` keeps a bounded part and reports
-//! what is new.
+//! Unions of lists of intervals, each time counted once: built by one sort, and complete. For intervals that arrive
+//! one by one, `accumulate/interval_union.rs` keeps a bounded part and reports the new time.
 
 use crate::time::duration_ns;
 
@@ -14,7 +13,7 @@ pub(crate) struct Intervals {
 }
 
 impl FromIterator<(u64, u64)> for Intervals {
-    /// The union of intervals in any order; those that end before they start are left out.
+    /// The union of intervals in any order, without intervals that end before they start.
     fn from_iter<T: IntoIterator<Item = (u64, u64)>>(intervals: T) -> Self {
         let intervals = intervals.into_iter().filter(|(start, end)| start < end);
         let mut spans: Vec<(u64, u64)> = intervals.collect();
@@ -73,7 +72,7 @@ impl Intervals {
     }
 }
 
-/// The parts of sorted intervals that are within an interval; those that end before it are left out.
+/// The parts of sorted intervals within an interval; intervals that end before it are left out.
 pub(crate) fn clipped<'a>(
     intervals: impl IntoIterator<Item = &'a (u64, u64)>,
     start: u64,
@@ -134,7 +133,7 @@ impl SummedIntervals {
 pub(crate) struct CoveredSpans {
     spans: Vec<(u64, u64)>,
     covered_ns: Vec<u64>,
-    /// The last of the union, which the next interval may continue.
+    /// The last of the union; the next interval may continue it.
     last: (u64, u64),
 }
 
@@ -143,7 +142,7 @@ impl CoveredSpans {
         Self { covered_ns: vec![0; spans.len()], spans, last: (0, 0) }
     }
 
-    /// Adds an interval, which is left out if it ends before it starts.
+    /// Adds an interval. It is left out if it ends before it starts.
     pub(crate) fn add(&mut self, (start, end): (u64, u64)) {
         if start >= end {
             return;

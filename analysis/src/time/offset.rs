@@ -1,10 +1,9 @@
 //! The clock offset between two traces of the same events.
 //!
-//! Owns the search for the offset: where the differences between the timestamps of both are
-//! densest. If about the offset is known, [`offset`] matches the timestamps there; the median
-//! difference of the matches is the offset, their median absolute deviation its error. If not,
-//! [`candidates`] returns all that it may be. Which timestamps are compared is decided elsewhere:
-//! `gpu/merge.rs` and `gpu/ranks.rs`.
+//! Owns the search for the offset: where the differences between the timestamps of both are densest. If the
+//! approximate offset is known, [`offset`] matches the timestamps there; the median difference of the matches is the
+//! offset, their median absolute deviation its error. If not, [`candidates`] returns all possible offsets. The
+//! timestamps to compare are chosen elsewhere: `gpu/merge.rs` and `gpu/ranks.rs`.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -38,8 +37,8 @@ const KEPT: usize = 512;
 /// Number of differences that are used: 8 MB.
 const DIFFERENCES: usize = 1 << 20;
 
-/// The offset at which most timestamps coincide, near `guess_ns`. Most of the fixed trace's must be
-/// in the moved one too. `None`: fewer than `fewest` coincide, or less than half of those used.
+/// The offset with most coinciding timestamps, near `guess_ns`. Most of the fixed trace's must be in the moved one
+/// too. `None`: fewer than `fewest` coincide, or less than half of the used ones.
 pub(crate) fn offset(
     series: &[TimestampPair],
     guess_ns: i64,
@@ -63,8 +62,8 @@ pub(crate) fn offset(
     })
 }
 
-/// The distinctive timestamps of both: those after the longest gaps. Launches come in bursts, in
-/// which any offset fits; the first after a pause of the program is unambiguous.
+/// The distinctive timestamps of both: the ones after the longest gaps. Launches come in bursts, and any offset fits
+/// within a burst; the first launch after a pause of the program is unambiguous.
 fn thinned(series: &[TimestampPair]) -> Vec<TimestampPair> {
     let mut all: Vec<u64> = series.iter().flat_map(|one| gaps(&one.fixed)).collect();
     if all.len() <= KEPT {
@@ -121,7 +120,7 @@ fn differences(series: &[TimestampPair], guess_ns: i64) -> Vec<i64> {
     list
 }
 
-/// `fixed - moved - guess`; near the limits of `i64` it saturates, which matches nothing.
+/// `fixed - moved - guess`; near the limits of `i64` it saturates and matches nothing.
 fn difference(fixed: i64, moved: i64, guess_ns: i64) -> i64 {
     super::difference(super::difference(fixed, moved), guess_ns)
 }
@@ -182,7 +181,7 @@ fn matched(series: &[TimestampPair], guess_ns: i64) -> Vec<i64> {
 /// Ends of one collective agree between ranks to within this: 0.33 ms at most in profiles of two
 /// ranks of one job (HTA's test data), some 10 us being usual.
 pub(crate) const TOLERANCE_NS: i64 = 1_000_000;
-/// A difference at which an agreement counts half: most collectives differ by less.
+/// The difference of an agreement that counts half: most collectives differ by less.
 const FINE_NS: i64 = 20_000;
 /// Pairs of times that are tried; more are thinned out,
 const PAIRS: usize = 1 << 17;
@@ -194,7 +193,7 @@ const CANDIDATES: usize = 24;
 /// Windows of differences that are sorted first.
 const SORTED: usize = 1 << 11;
 
-/// Candidates for an unknown offset, those with which most differences agree. Sorted.
+/// Candidates for an unknown offset: most differences agree with these. Sorted.
 pub(crate) fn candidates<'a>(
     series: impl IntoIterator<Item = &'a TimestampPair> + Clone,
 ) -> Vec<i64> {
@@ -252,9 +251,9 @@ fn crowded(differences: &[i64], width_ns: i64) -> Vec<i64> {
     found
 }
 
-/// How much a pair of ends with this difference contributes to a candidate: 1000 for none at all, 0
-/// from [`TOLERANCE_NS`]. The narrow part distinguishes collectives that follow each other closely,
-/// the broad part counts those that end less simultaneously.
+/// How much a pair of ends with this difference contributes to a candidate: 1000 for none at all, 0 from
+/// [`TOLERANCE_NS`]. The narrow part distinguishes collectives that follow each other closely, the broad part counts
+/// collectives that end less simultaneously.
 pub(crate) fn weight(difference_ns: i64) -> u64 {
     let off = difference_ns.saturating_abs();
     if off >= TOLERANCE_NS {

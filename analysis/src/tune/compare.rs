@@ -7,7 +7,8 @@ use gctrace_stats::{float, mean, signed, standard_deviation, student, student_ou
 
 /// Runs with the first setting that a difference from it needs: one alone may be an outlier.
 pub const FEWEST_RUNS: usize = 2;
-/// Runs of a search after which the best guess is the answer: more would make it narrower, hardly another.
+/// Runs of a search until the best guess is the answer: more would make its interval narrower, hardly change the
+/// answer.
 pub const MOST_RUNS: usize = 12;
 /// Before it is seen how much runs vary, it counts as this much, as a share of their mean, with the weight of so
 /// many runs. Programs on machines that others use vary by 5 to 20 %.
@@ -44,8 +45,8 @@ pub struct MeasuredRuns {
     pub looks: u32,
 }
 
-/// Compares each setting with the first. `settings` name those of the runs. By wall time if the CPU time of a run is
-/// unknown.
+/// Compares each setting with the first. `settings`: the settings of the runs. By wall time if the CPU time of a run
+/// is unknown.
 pub fn compare(settings: &[String], runs: &MeasuredRuns, measure: TuneMeasure) -> TuneReport {
     let columns = &runs.of_settings;
     let has_cpu = columns.iter().flatten().all(|run| run.cpu_ns.is_some());
@@ -95,7 +96,7 @@ fn tuned(name: &str, column: &[Measured], measure: TuneMeasure) -> TunedSetting 
 #[derive(Clone, Copy)]
 struct RunTime {
     all: f64,
-    /// That of collections; `None`: unknown.
+    /// Its time of collections; `None`: unknown.
     collecting: Option<f64>,
 }
 
@@ -110,10 +111,10 @@ impl Measured {
 
 /// All runs by one clock.
 ///
-/// A setting changes mostly the time of collections; the rest of a run has no reason to differ by the setting, and all
-/// runs together show how much it varies by chance. If it does differ, this takes a part of that for noise, which
-/// makes claims rarer, and none false. What is claimed is a difference of the whole time: a setting may move
-/// costs out of collections, to caches and page faults.
+/// A setting changes mostly the time of collections; the rest of a run has no reason to differ by the setting, and
+/// all runs together show how much it varies by chance. If it does differ, this takes a part of that for noise.
+/// Claims become rarer then, and none becomes false. A claim is about the difference of the whole time: a setting may
+/// move costs out of collections, to caches and page faults.
 struct ComparedClock {
     of_settings: Vec<Vec<RunTime>>,
     /// Squared standard deviation of a run, as a share of its time, and degrees of freedom.
@@ -136,7 +137,7 @@ impl ComparedClock {
             let every = of_settings.iter().flat_map(|one| of(one, RunTime::others));
             others.add(&every.collect::<Vec<_>>());
         } else {
-            // What is left without collections is unknown: only runs with the same setting are alike.
+            // The rest without collections is unknown: only runs with the same setting are alike.
             of_settings.iter().for_each(|one| others.add(&of(one, RunTime::others)));
         }
         let mut all = others;
@@ -236,7 +237,7 @@ impl Spread {
         }
     }
 
-    /// Variance, with what is usual, and degrees of freedom.
+    /// Variance, with the usual noise included, and degrees of freedom.
     fn estimate(self) -> (f64, u32) {
         let usual = f64::from(USUAL_WEIGHT) * USUAL_NOISE.powi(2);
         let freedom = self.freedom.saturating_add(USUAL_WEIGHT);

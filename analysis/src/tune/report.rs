@@ -28,18 +28,18 @@ pub struct TuneReport {
     pub block_steps: Option<u64>,
     /// Steps made; 0 where steps are unknown.
     pub steps: u64,
-    /// Steps of the warm-up, which no figure includes: at least 50, in each run.
+    /// Steps of the warm-up, in no figure: at least 50, in each run.
     pub warm_up_steps: u64,
-    /// Steps of a run in which every setting would get a verdict, or the precision asked for, as it looks now;
+    /// Steps of a run long enough for a verdict on every setting, or for the precision asked for, as it looks now;
     /// `null`: each has, or runs were compared.
     pub needed_steps: Option<u64>,
     /// Ranks of a job that had the same setting at the same time, or 1.
     pub ranks: u64,
-    /// Other processes with steps, which no figure includes.
+    /// Other processes with steps, in no figure.
     pub other_processes: u64,
     /// CPU time that gctrace's code in the program took per step, in ns; `null` where steps are unknown.
     pub agent_ns: Option<u64>,
-    /// The settings, in the order given; the first is the one that the others are compared with.
+    /// The settings, in the order given; the others are compared with the first.
     pub settings: Vec<TunedSetting>,
 }
 
@@ -50,8 +50,8 @@ pub struct TunedSetting {
     pub setting: String,
     /// Number of its blocks, each paired with one of the first setting, or of its runs.
     pub pairs: u64,
-    /// Mean wall time of a step (or run), in ns; `null` without pairs. Of blocks, full collections are charged
-    /// in all times by the collector's rule, as are those of the first setting.
+    /// Mean wall time of a step (or run), in ns; `null` without pairs. For blocks, all times include a charge for
+    /// full collections by the collector's rule; the first setting's times too.
     pub wall_ns: Option<u64>,
     /// Mean CPU time of a step, of the thread that makes steps (or of a run: of all its
     /// processes), in ns; `null` if it was not recorded.
@@ -60,10 +60,10 @@ pub struct TunedSetting {
     pub standard_deviation_ns: Option<u64>,
     /// Mean time of collections per step (or run), in ns: of blocks, CPU time; `null` if it was not recorded.
     pub pause_ns: Option<u64>,
-    /// Collections per run, by generation; `null` for blocks, in which the old generation is suspended.
+    /// Collections per run, by generation; `null` for blocks, as they suspend the old generation.
     pub collections: Option<[f64; 3]>,
-    /// Largest resident memory of its runs, in bytes, summed over processes; `null` for blocks of
-    /// one run, which share their memory.
+    /// Largest resident memory of its runs, in bytes, summed over processes; `null` for blocks of one run, as they
+    /// share their memory.
     pub peak_rss_bytes: Option<u64>,
     /// Wall time compared with the first setting; `null` for itself, or of too few pairs.
     pub wall_difference: Option<MeasuredDifference>,
@@ -77,15 +77,15 @@ pub struct TunedSetting {
     pub refused: Option<TuneRefusal>,
 }
 
-/// A difference of mean times between a setting and the first one: of blocks the mean of the differences
-/// within pairs of neighbors, of runs that of the means.
+/// A difference of mean times between a setting and the first one: for blocks, the mean of the differences within
+/// pairs of neighbors; for runs, the difference of the means.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredDifference {
     /// The difference, in ns per step (or run); negative: faster than the first setting.
     pub mean_ns: i64,
-    /// Lower end of its 95 % confidence interval, in ns, which may be looked at any time: of runs by how much all of
-    /// them vary outside of collections; of blocks by a self-normalized mixture, and wider by what the charge of full
-    /// collections may be off.
+    /// Lower end of its 95 % confidence interval, in ns. The interval may be looked at any time. For runs it follows
+    /// from how much all of them vary outside of collections; for blocks from a self-normalized mixture, and it is
+    /// wider by the possible error of the charge for full collections.
     pub low_ns: i64,
     /// Upper end of the interval, in ns.
     pub high_ns: i64,
@@ -95,8 +95,8 @@ pub struct MeasuredDifference {
     pub low_ratio: f64,
     /// Upper end of the interval as such a share.
     pub high_ratio: f64,
-    /// Two-sided p of no difference, over all looks: of runs the larger one of that of all time and, of a gain, that
-    /// of collections; of blocks by the mixture. 0 to 1.
+    /// Two-sided p of no difference, over all looks, 0 to 1. For runs, the p of all time; for a gain, the larger one
+    /// of this and the p of collections. For blocks, by the mixture.
     pub p_value: f64,
     /// The same, adjusted for the number of settings by Holm's method. 0 to 1.
     pub holm_p_value: f64,
@@ -112,7 +112,7 @@ pub enum TuneOutcome {
     Loss,
     /// No difference was found.
     NoDifference,
-    /// There is no setting on which a verdict is possible.
+    /// There is no setting that could have a verdict.
     Refused,
 }
 
@@ -157,6 +157,6 @@ pub enum TuneUnit {
 pub enum TuneMeasure {
     /// Wall time.
     Wall,
-    /// CPU time, which other programs disturb less.
+    /// CPU time: other programs disturb it less.
     Cpu,
 }

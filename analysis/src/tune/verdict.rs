@@ -8,7 +8,7 @@ use crate::report::Basis;
 use gctrace_stats::holm;
 use std::cmp::Ordering;
 
-/// p below which a difference is one.
+/// A difference counts as one below this p.
 const SIGNIFICANT: f64 = 0.05;
 /// Half the width of an interval that is narrow enough, as a share of the first setting's mean, if none is asked
 /// for.
@@ -17,7 +17,7 @@ const PRECISE: f64 = 0.005;
 const WORTH: f64 = 0.02;
 
 impl TuneReport {
-    /// The verdict on settings whose differences from the first are known, not yet adjusted for their number.
+    /// The verdict on settings with known differences from the first, not yet adjusted for their number.
     pub fn judged(
         method: TuneMethod,
         unit: TuneUnit,
@@ -59,9 +59,9 @@ impl TuneReport {
         }
     }
 
-    /// Whether measuring may end: every setting that could get a verdict has an interval of at most this share
-    /// of the first setting's mean to either side; without one, of half a percent, or one that shows a gain or a
-    /// loss. Intervals may be looked at any time.
+    /// Whether measuring may end: every setting that could get a verdict has an interval of at most this share of the
+    /// first setting's mean to either side. Without a given share, half a percent, or an interval that shows a gain
+    /// or a loss. Intervals may be looked at any time.
     pub fn is_known(&self, precision: Option<f64>) -> bool {
         (1..self.settings.len()).all(|at| self.knows(at, precision))
     }
@@ -84,8 +84,8 @@ impl TuneReport {
         })
     }
 
-    /// The setting that most likely takes the least time, of those that were run. With few runs the time of
-    /// collections says more than the rest, which varies by chance.
+    /// The setting that most likely takes the least time, of the settings that were run. With few runs the time of
+    /// collections says more than the rest, as that varies by chance.
     pub fn guess(&self) -> Option<&TunedSetting> {
         let run = self.settings.iter().skip(1).filter(|setting| setting.pairs > 0);
         run.filter_map(|setting| Some((setting, self.likely_ns(setting)?)))
@@ -93,7 +93,7 @@ impl TuneReport {
             .map(|(setting, _)| setting)
     }
 
-    /// The guess, where none is proven, it gains what is worth a setting, and its interval lies mostly below 0.
+    /// The guess, where none is proven, if its gain is worth a setting and its interval lies mostly below 0.
     pub fn guessed_gain(&self) -> Option<(&TunedSetting, &MeasuredDifference)> {
         if self.outcome != TuneOutcome::NoDifference || self.method != TuneMethod::Runs {
             return None;
@@ -105,7 +105,7 @@ impl TuneReport {
     }
 
     fn likely_ns(&self, setting: &TunedSetting) -> Option<f64> {
-        /// Runs after which half of a difference outside of collections counts.
+        /// With this many runs half of a difference outside of collections counts.
         const HALF: f64 = 3.0;
         let parts = |one: &TunedSetting| {
             let all = one.time(self.measure)? as f64;
@@ -121,8 +121,8 @@ impl TuneReport {
         Some(collecting + usual + (others - usual) * runs / (runs + HALF))
     }
 
-    /// The place of the setting to run next where the best one is sought: each once, then the first and the one that
-    /// seems the best by turns, ABBA. `last`: that of the last run.
+    /// The place of the setting to run next in a search for the best one: each once, then by turns the first and the
+    /// apparently best one, ABBA. `last`: the setting of the last run.
     pub fn next_sought(&self, last: usize) -> Option<usize> {
         let first = self.settings.first()?.pairs;
         if let Some(at) = self.settings.iter().position(|setting| setting.pairs == 0) {
@@ -139,8 +139,8 @@ impl TuneReport {
         })
     }
 
-    /// Steps of a run, of which `measured` of each setting were in pairs, that would be enough: intervals are
-    /// half as wide after four times as many. `None`: each setting has enough, or too few to say.
+    /// Steps of a run that would be enough, if `measured` of each setting were in pairs: intervals are half as wide
+    /// after four times as many. `None`: each setting has enough, or too few to say.
     pub fn steps_for(&self, precision: Option<f64>, measured: u64) -> Option<u64> {
         let judged = self.settings.iter().filter(|one| one.refused.is_none());
         let wanting = judged.filter_map(|setting| {

@@ -139,7 +139,7 @@ fn leave(report: &Report) -> AdviceText {
     }
 }
 
-/// Whether the explicit calls are those of a library that has no switch for them: nothing to change.
+/// Whether the explicit calls belong to a library that has no switch for them: nothing to change.
 pub(crate) fn is_of_others(report: &Report) -> bool {
     places::explicit_line(report)
         .is_some_and(|line| line.library && places::caller_switch(&line.file).is_none())
@@ -463,8 +463,7 @@ fn uncollectable(report: &Report) -> AdviceText {
     }
 }
 
-/// The line that frees the most of what cycles hold, which is not to be removed without a thought; empty
-/// without one.
+/// The line that frees the most memory held by cycles, not to be removed without a thought; empty without one.
 pub(super) fn needed(report: &Report) -> String {
     let sites = report.processes.iter().filter_map(|process| process.cleanup.as_ref());
     let needed = sites

@@ -192,7 +192,7 @@ fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
     )
 }
 
-/// Finalizers end in an object of a class; other code is that of generators.
+/// Finalizers end in an object of a class; other code belongs to generators.
 fn shape_by_code(line: &Location) -> CycleShape {
     match line.function.ends_with("__del__") {
         true => CycleShape::Instances,

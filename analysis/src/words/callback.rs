@@ -1,4 +1,4 @@
-//! Code for programs whose loop is a library's: a callback of that library.
+//! Code for programs with a loop in a library: a callback of that library.
 
 use crate::report::{Report, TrainingLibrary};
 use crate::words::places;

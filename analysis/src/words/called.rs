@@ -44,7 +44,7 @@ fn unseen(report: &Report) -> String {
     )
 }
 
-/// Of a process recorded with probes whose young collections take most of its paused time, if that is
+/// Time per object of young collections, of a process recorded with probes, if they take most of its paused time and
 /// more than traversing objects takes.
 fn young_ns_each(report: &Report, process: &ProcessReport) -> Option<u64> {
     let recorded = report.traces.get(process.trace)?.recorded.as_ref()?;

@@ -71,7 +71,7 @@ pub fn resident_in_short(report: &Report) -> Option<String> {
 /// (python/cpython#142516). Free-threaded builds defer a collection while the resident memory has hardly grown since the
 /// last (`gc_free_threading.c`, python/cpython#148937).
 pub fn interpreter_in_short(report: &Report) -> Option<String> {
-    /// Objects freed from which on it matters when they are.
+    /// From this number of freed objects on, their time of freeing matters.
     const MUCH: u64 = 10_000;
     let process = report.judged_process()?;
     let rises = process.trend.as_ref().is_some_and(|trend| trend.rise.is_some());

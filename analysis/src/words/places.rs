@@ -19,8 +19,8 @@ pub(super) fn lines(report: &Report) -> Option<&LinesReport> {
     }
 }
 
-/// The line of the program, or else of a library, with the most time of explicit calls. Where no
-/// pause has a reason (traces of other tools): the line of most full collections, which come in regular order.
+/// The line of the program, or else of a library, with the most time of explicit calls. Where no pause has a reason
+/// (traces of other tools): the line of most full collections; these come in regular order.
 pub(super) fn explicit_line(report: &Report) -> Option<&Location> {
     const FULL: usize = 2;
     const UNKNOWN: usize = 3;
@@ -60,7 +60,7 @@ pub fn library_switch(report: &Report) -> Option<String> {
 
 /// What turns off the calls of `gc.collect()` in a file of a library; `None` if it has no switch.
 ///
-/// IPython 8 and 9 (`flush` of its display hook), pytest 8.4. Those of joblib's loky and of celery have none.
+/// IPython 8 and 9 (`flush` of its display hook), pytest 8.4. Calls of joblib's loky and of celery have none.
 pub(super) fn caller_switch(file: &str) -> Option<&'static str> {
     const SWITCHES: [(&str, &str); 2] = [
         ("IPython/core/displayhook.py", "c.InteractiveShell.cache_size = 0"),
@@ -69,7 +69,7 @@ pub(super) fn caller_switch(file: &str) -> Option<&'static str> {
     SWITCHES.iter().find(|(part, _)| file.contains(part)).map(|(_, switch)| *switch)
 }
 
-/// Which lines call `gc.collect()`; nothing where that is unknown.
+/// The lines that call `gc.collect()`; nothing where they are unknown.
 pub(super) fn explicit(report: &Report) -> Option<String> {
     let lines = &lines(report)?.explicit;
     let named: Vec<String> = lines

@@ -10,7 +10,7 @@ use gctrace_event::OffCpuReason;
 use std::cmp::Reverse;
 use std::fmt;
 
-/// Samples below which shares are not stated: at 100 the 95 % interval of a half is 40 to 60 %.
+/// With fewer samples, shares are not stated: at 100 the 95 % interval of a half is 40 to 60 %.
 const ENOUGH: u64 = 100;
 /// A shorter process has not time for as many.
 pub(crate) const LONG_NS: u64 = 1_000_000_000;
@@ -19,10 +19,10 @@ const NAMED: usize = 3;
 /// From this share on a line, a file or collections are worth a word.
 const WORTH: f64 = 0.05;
 
-/// What the process does that the verdict names; if it names none, training's process, or the one that waits for
-/// workers of its own, or that with the most CPU time: `Main thread,
-/// 60.0 s: 71.0 % on a CPU (52.0 % at train.py:41 in step), 18.0 % waiting for data, ...`; of recordings
-/// without times off the CPU `CPU time, 12.3 s by samples, ...`; `None` without samples, or with too few.
+/// Activity of the process that the verdict names. If it names none: training's process, or the process that waits
+/// for workers of its own, or the process with the most CPU time: `Main thread, 60.0 s: 71.0 % on a CPU (52.0 % at
+/// train.py:41 in step), 18.0 % waiting for data, ...`; for recordings without times off the CPU `CPU time, 12.3 s by
+/// samples, ...`; `None` without samples, or with too few.
 pub fn samples_in_short(report: &Report) -> Option<String> {
     let of = shown_process(report)?;
     // Helpers of a moment are no reason to name it.
@@ -160,12 +160,12 @@ pub fn waiting(reason: OffCpuReason, for_data: bool) -> String {
     }
 }
 
-/// What one does of which another waits for data: to wait for data too is to have nothing to do.
+/// Activity of a process or thread while another waits for its data: to wait for data too is to have nothing to do.
 pub fn waiting_meanwhile(reason: OffCpuReason, for_data: bool) -> String {
     if for_data { "waiting for work".to_owned() } else { waiting(reason, false) }
 }
 
-/// Names places of a process without the folder that those of its program have in common.
+/// Names places of a process without the common folder of its program's places.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortPlaces<'a>(&'a str);
 
@@ -287,8 +287,7 @@ fn holder_in_short(threads: &MeanwhileReport, places: ShortPlaces<'_>) -> Option
     Some(format!(" (meanwhile another thread {does}{})", places.at(Some(did.line))))
 }
 
-/// Share of its time for which the busiest thread was on a CPU, 1 at most; it waited for the rest, or for
-/// a CPU.
+/// Share of its time with the busiest thread on a CPU, 1 at most; the thread waited for the rest, or for a CPU.
 pub fn busy_share(cpu: &CpuReport) -> f64 {
     let ns = cpu.busiest_thread as f64 * 1e9 / cpu.hertz as f64;
     (ns / cpu.observed_ns.max(1) as f64).min(1.0)
@@ -299,7 +298,7 @@ pub fn cpu_time(cpu: &CpuReport, samples: u64) -> String {
     duration((samples as f64 * 1e9 / cpu.hertz as f64) as u64)
 }
 
-/// `at train.py:41 in step`, or what has no Python line.
+/// `at train.py:41 in step`, or text for code without a Python line.
 pub fn line(of: &CpuLine) -> String {
     let at = |line| format!("at {}", place(line));
     of.line.as_ref().map_or_else(|| "outside of Python".to_owned(), at)

@@ -146,7 +146,7 @@ fn process(phases: &PhasesReport, named: bool) -> String {
     }
 }
 
-/// What the worker's collections take together with those of the others that its parent forked.
+/// What the worker's collections take together with the collections of its parent's other forked workers.
 fn together(phases: &PhasesReport) -> String {
     let workers = phases.workers;
     if workers.count < 2 {
@@ -164,7 +164,7 @@ fn times(few: u64) -> &'static str {
     if few == 1 { "once" } else { "twice" }
 }
 
-/// Of one or two long pauses, which are no share: which they were.
+/// Names one or two long pauses; these are no share.
 fn few(phases: &PhasesReport, phase: &PhaseReport, of: &str) -> String {
     let pauses = phase.pauses.count;
     let lines = phases.lines.as_ref();
@@ -224,7 +224,7 @@ fn at_start_up(level: Level, phases: &PhasesReport, named: bool) -> String {
     )
 }
 
-/// Says so if the pauses lasted far longer than their CPU time, which the rest of the sentence is about.
+/// Says so if the pauses lasted far longer than their CPU time; the rest of the sentence is about the latter.
 fn overload(phase: &PhaseReport) -> String {
     phase.overload().map_or(String::new(), |waited| {
         format!(

@@ -15,13 +15,13 @@ pub(crate) enum WaitRemedy<'a> {
     MoreWorkers { now: u64, enough: u64, of_cpus: Option<u32>, did: OthersDid<'a> },
     /// Less time at this line: more workers would not share it.
     LessThere { workers: u64, did: OthersDid<'a> },
-    /// Less time at this line, or more CPUs, for which the workers wait, or of which each has one.
+    /// Less time at this line, or more CPUs: the workers wait for CPUs, or each has one.
     NoCpuLeft { workers: u64, waiting: Option<f64>, cpus: Option<u32>, line: &'a Location },
     /// Fewer collections in the workers.
     CollectLess { workers: u64, share: f64 },
     /// Workers, as training's main thread loads its data itself; `None`: there is one CPU only.
     FirstWorkers { workers: Option<u64>, line: &'a Location, line_ns: u64 },
-    /// Less time at this line, which another thread of the process runs.
+    /// Less time at this line: another thread of the process runs it.
     OtherThread { share: f64, line: &'a Location },
     /// A lock for less time: at this line training, or the main thread, waits for it.
     Lock { at: Option<&'a Location>, did: OthersDid<'a> },

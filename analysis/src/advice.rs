@@ -18,7 +18,7 @@ const WORTH_RATIO: f64 = 0.2;
 /// A change that was measured in no program counts as half of its bound in the order.
 const UNMEASURED: f64 = 0.5;
 
-/// What saves this part of the run comes before what gives back memory.
+/// A change that saves this part of the run comes before a change that gives back memory.
 const MUCH: f64 = 0.05;
 
 /// A change that may be advised.
@@ -70,8 +70,8 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     list
 }
 
-/// Cycles of the program's that are nearly all garbage come first. Memory that piles up, or that garbage holds, comes
-/// before what saves little time.
+/// Cycles of the program that are nearly all garbage come first. Memory that piles up, or that garbage holds, comes
+/// before changes that save little time.
 fn put_memory_first(report: &Report, list: &mut [Advice]) {
     let whole_ns = report.phases.as_ref().map_or(0, PhasesReport::unhindered_ns);
     let knows_cycles = Facts::of(report).is_some_and(|facts| facts.knows_own_cycles());

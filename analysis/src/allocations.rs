@@ -30,7 +30,7 @@ pub struct AllocationsReport {
     pub bytes_per_cpu_s: Option<f64>,
     /// Standard error of the rates, as a share of them; `null` if unknown.
     pub relative_error: Option<f64>,
-    /// What the estimate rests on, or why there is none, as text.
+    /// The basis of the estimate, or why there is none, as text.
     pub basis: String,
     /// Overhead of the windows, as a share of the CPU time; `null` if it was not measured.
     pub cost_ratio: Option<f64>,

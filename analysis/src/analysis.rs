@@ -204,7 +204,7 @@ impl Analysis {
         of_traces.chain(of_processes.filter_map(|process| process.sums.rank()))
     }
 
-    /// The number of ranks that the traces state; of several the largest, `None` if none does.
+    /// The number of ranks that the traces state: the largest if they differ, `None` if none does.
     pub fn world_size(&self) -> Option<u32> {
         self.traces.iter().filter_map(|trace| trace.profiler.world_size).max()
     }

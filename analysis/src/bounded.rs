@@ -29,7 +29,7 @@ pub(crate) fn ranked<T, W: Ord>(
     all
 }
 
-/// The value of a key; `None` if it is new and there are as many as may be.
+/// The value of a key; `None` if it is new and no more fit.
 pub(crate) fn within_bound<K: Ord, V: Default>(
     map: &mut BTreeMap<K, V>,
     key: K,

@@ -16,8 +16,7 @@ pub struct CalledReport {
     /// collections, or `callback` (a function in `gc.callbacks`), before and after them.
     #[schemars(with = "String")]
     pub kind: CalledKind,
-    /// The function, at its first line; `null` if it is unknown, or of several that were not told
-    /// apart.
+    /// The function, at its first line; `null` if it is unknown, or if it stands for several functions.
     pub function: Option<Location>,
     /// Number of calls.
     pub calls: u64,

@@ -19,7 +19,7 @@ use crate::time::{add_to, duration_ns, sum};
 use gctrace_event::{CudaCall, DeviceMemory, EmptyCache, GpuApi, Pause, PauseMemory, Record};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Calls of each kind that are kept one by one; of more, each line has less than it should.
+/// Calls of each kind that are kept one by one; with more calls, figures of each line are too low.
 const KEPT: usize = 10_000;
 /// Samples of the allocator that are kept: one a millisecond, for longer than records are late.
 const SAMPLES: usize = 1_024;
@@ -42,7 +42,7 @@ const LISTED: usize = 10;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CleanupSums {
     collects: Vec<Collect>,
-    /// Calls beyond those kept.
+    /// Calls beyond the kept ones.
     left_out: u64,
     /// Device memory that pauses freed, in bytes, by thread and start.
     device_bytes: BTreeMap<(u32, u64), u64>,
@@ -53,7 +53,7 @@ pub(crate) struct CleanupSums {
     open: BTreeMap<u32, Emptied>,
     emptied: Vec<Emptied>,
     recorded: Vec<RecordedCall>,
-    /// The latest of these that gave memory back, and what each device has had since, in bytes.
+    /// The latest of these that gave memory back, and the memory of each device since, in bytes.
     followed: Option<usize>,
     since: BTreeMap<i8, u64>,
     failed: Vec<OutOfMemory>,
@@ -97,7 +97,7 @@ struct Emptied {
     again_ns: Option<u64>,
 }
 
-/// What PyTorch's allocator has of one device.
+/// Memory of one device in PyTorch's allocator.
 #[derive(Clone, Debug, Default)]
 struct CachedMemory {
     /// Time, reserved and allocated bytes.
@@ -233,7 +233,7 @@ impl CleanupSums {
         }
     }
 
-    /// Adds what PyTorch's allocator has.
+    /// Adds the memory in PyTorch's allocator.
     fn add_memory(&mut self, memory: &DeviceMemory) {
         if memory.device_type != CUDA_DEVICE {
             return;

@@ -31,7 +31,7 @@ const NS_PER_S: f64 = 1e9;
 /// Compares runs: one report per run, at least one on each side.
 pub fn compare(before: &[Report], after: &[Report]) -> Comparison {
     let is_same_part = is_same_part(before.iter().chain(after));
-    // Of each run the whole, where phases are not the same part of them.
+    // The whole of each run, where phases are not the same part of it.
     let whole = |reports: &[Report]| -> Vec<Option<TrainingSeries>> {
         reports.iter().map(|report| (!is_same_part).then(|| whole_run(report))).collect()
     };
@@ -184,8 +184,8 @@ fn judged(report: &Report) -> Option<&ProcessReport> {
     }
 }
 
-/// Whether the series of all reports are of the same part of the program: between the same marks of steps, or, where no
-/// steps are known, behind the same border, in recordings that see the same.
+/// Whether the series of all reports are of the same part of the program: between the same marks of steps, or, where
+/// no steps are known, after the same border, in recordings of the same mode.
 fn is_same_part<'a>(mut reports: impl Iterator<Item = &'a Report>) -> bool {
     let part = |report: &Report| {
         let series = report.series.as_ref()?;
@@ -249,7 +249,7 @@ fn compared(report: &Report, whole: Option<&TrainingSeries>) -> ComparedRun {
     }
 }
 
-/// Rests on step time; if that is not compared, on the share of GC; of whole runs on its CPU time.
+/// Rests on step time; if that is not compared, on the share of GC; for whole runs, on CPU time.
 fn verdict(figures: &[FigureComparison], per: RateUnit, one_run: bool) -> ComparisonVerdict {
     let cpu_time = of(figures, FigureId::GcCpuTime).filter(|_| per == RateUnit::Run);
     let of_run = cpu_time.filter(|time| time.before.is_some() && time.after.is_some());

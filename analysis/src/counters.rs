@@ -38,8 +38,8 @@ pub struct CountersReport {
     pub major_fault_pauses: PauseTotal,
     /// Number of full collections with a known number of traversed objects.
     pub traversed_pauses: u64,
-    /// Objects traversed in these collections: those left plus those freed. Inferred: a collection
-    /// visits each at least once.
+    /// Objects traversed in these collections: objects left plus objects freed. Inferred: a collection visits each at
+    /// least once.
     pub traversed_objects: u64,
 }
 

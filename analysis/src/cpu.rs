@@ -34,14 +34,13 @@ pub struct CpuReport {
     pub samples: u64,
     /// Samples of threads in a collection.
     pub in_pauses: u64,
-    /// What Python code collections ran, finalizers for example (inferred); `null` if none was seen.
+    /// Python code that collections ran, finalizers for example (inferred); `null` if none was seen.
     pub called: Option<CalledSamples>,
     /// Threads with samples.
     pub threads: u64,
     /// Samples of the thread that has most.
     pub busiest_thread: u64,
-    /// The 20 lines with most: of each stack the innermost line that is no library's, without one the
-    /// innermost.
+    /// The 20 lines with most: the innermost line of each stack outside of libraries, or else the innermost.
     pub lines: Vec<CpuLine>,
     /// The 20 files of machine code with most.
     pub files: Vec<CpuFile>,

@@ -30,7 +30,7 @@ pub struct CudaReport {
     pub backward_ns: u64,
 }
 
-/// Calls of one function; of nested calls only the outermost counts.
+/// Calls of one function; only the outermost of nested calls counts.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct CudaFunction {
     /// API of the function: `cuda_driver`, `cuda_runtime` or `nccl`.
@@ -58,13 +58,13 @@ pub struct DeviceMemoryReport {
     pub pid: u32,
     /// Index of the device in the process.
     pub device: i8,
-    /// Largest amount allocated to the program, in bytes, from at most one sample per millisecond; in-process
-    /// from those at full collections and after `empty_cache()`.
+    /// Largest amount allocated to the program, in bytes, from at most one sample per millisecond; in-process from
+    /// the samples at full collections and after `empty_cache()`.
     pub peak_allocated_bytes: u64,
     /// Largest amount reserved from the driver, in bytes, from the same samples.
     pub peak_reserved_bytes: u64,
-    /// Device memory freed by collecting threads during their pauses, in bytes; in-process during those full
-    /// collections that were measured. `null` if unknown.
+    /// Device memory freed by collecting threads during their pauses, in bytes; in-process only during measured full
+    /// collections. `null` if unknown.
     pub freed_in_pauses_bytes: Option<u64>,
 }
 

@@ -32,7 +32,7 @@ macro_rules! serialized_as_text {
 
 pub(crate) use serialized_as_text;
 
-/// What a figure rests on: a measurement, a model, or a change that was not made.
+/// Basis of a figure: a measurement, a model, or a change that was not made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, strum::Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -168,7 +168,7 @@ pub enum Get<S> {
 pub struct Figure<S> {
     /// Name of the metric, between a prefix and the unit; empty: the prefix alone.
     pub id: &'static str,
-    /// What its values are counted in.
+    /// Unit of its values.
     pub unit: Unit,
     /// How it comes about over time.
     pub nature: Nature,

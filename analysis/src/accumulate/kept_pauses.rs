@@ -123,7 +123,7 @@ impl KeptPauses {
         }
     }
 
-    /// Keeps the longest pauses, so many at most.
+    /// Keeps the longest pauses, at most this many.
     pub(crate) fn keep(&mut self, most: usize) {
         let Some(shorter) = self.pauses.len().checked_sub(most).filter(|shorter| *shorter > 0)
         else {

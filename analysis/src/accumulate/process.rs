@@ -1,4 +1,4 @@
-//! The state of one process while a trace is read: its sums, and what only the report shows.
+//! The state of one process while a trace is read: its sums, and data that only the report shows.
 
 use super::process_sums::ProcessSums;
 use crate::allocations::LastAllocations;
@@ -36,7 +36,7 @@ const PAUSES_KEPT: usize = 16_384;
 /// process ran: the share of time is then off by at most about one tenth.
 pub(crate) const ENOUGH_PAUSES: u64 = 10;
 
-/// What records that are kept elsewhere show of a process.
+/// Facts about a process from records kept elsewhere.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OtherRecords {
     /// Its training steps after the warm-up, of one thread by start.
@@ -121,7 +121,7 @@ impl ProcessState {
         }
     }
 
-    /// Whether the program asked for the next collection, and on what that rests; `None`: no, or unknown.
+    /// Whether the program asked for the next collection, and the basis of that; `None`: no, or unknown.
     pub(crate) fn explicit(&mut self, pause: &Pause) -> Option<Basis> {
         let generational = self
             .sums
@@ -306,7 +306,7 @@ impl ProcessState {
         Some(trend)
     }
 
-    /// By what its explicit cleanup is judged.
+    /// The sizes that its explicit cleanup is judged by.
     fn scale(&self, about: &OtherRecords, observed_ns: u64) -> CleanupScale {
         CleanupScale {
             resident_bytes: self.sums.memory.report.resident_bytes,

@@ -60,8 +60,8 @@ impl ProcessSums {
         left.is_some_and(|left| self.leaks.objects(pause.start_ns, left))
     }
 
-    /// Adds a record that the report and the live view sum up alike, and ignores any other. Whether it is
-    /// of settings that are new.
+    /// Adds a record that the report and the live view sum up alike, and ignores any other. Returns whether it
+    /// contains new settings.
     pub(crate) fn record(&mut self, record: &Record) -> bool {
         match record {
             Record::Settings(settings) => return self.settings.add(settings),
@@ -166,7 +166,7 @@ impl<K: Copy + PartialEq> PidTable<K> {
         self.0.get(&pid).map(|(latest, _)| *latest)
     }
 
-    /// The process that had this id at that time. `since_ns`: of a process, if it is described.
+    /// The process that had this id at that time. `since_ns`: start of the process, if it is described.
     pub(crate) fn at(
         &self,
         pid: u32,

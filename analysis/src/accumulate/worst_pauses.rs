@@ -19,7 +19,7 @@ pub(crate) struct WorstPauseEntry {
     pub(crate) node: Option<NodeId>,
 }
 
-/// The ten longest pauses, longest first; of equals the earlier.
+/// The ten longest pauses, longest first; the earlier first if they are equal.
 #[derive(Debug, Default)]
 pub(crate) struct WorstPauses {
     pub(crate) entries: Vec<WorstPauseEntry>,

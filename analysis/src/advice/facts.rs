@@ -1,4 +1,4 @@
-//! What the rules go by: figures of the process and the phase that the verdict names.
+//! The basis of the rules: figures of the process and the phase that the verdict names.
 
 use crate::report::{
     AdviceId, ByCause, CalledSamples, CleanupCall, CleanupSite, CleanupVerdict, CpuReport,
@@ -64,12 +64,13 @@ impl<'a> Facts<'a> {
         phases.map_or(self.process.observed_ns, PhasesReport::unhindered_ns)
     }
 
-    /// What its automatic collections took, in ns.
+    /// Time of its automatic collections, in ns.
     pub(super) fn automatic_ns(&self) -> u64 {
         self.causes.automatic().time_ns
     }
 
-    /// At least: CPython does not count what dies in a finalizer, as a suspended generator does (3.8 to 3.13).
+    /// A lower bound: CPython does not count objects that die in a finalizer, as a suspended generator does (3.8 to
+    /// 3.13).
     fn freed_objects(&self) -> Option<u64> {
         let called =
             self.process.called.iter().filter(|called| called.kind == CalledKind::Finalizer);
@@ -149,7 +150,7 @@ impl<'a> Facts<'a> {
         }
         let per_s = ratio(freed, self.unhindered_ns()).map(|per_ns| per_ns * 1e9);
         let is_below = |bound: f64| self.garbage_ratio().is_some_and(|ratio| ratio < bound);
-        // A script ends before so few are anything.
+        // A script ends before this few objects matter.
         let is_few = freed < FEW_OBJECTS && self.ends() && is_below(FEW_RATIO);
         Some(
             per_s.is_none_or(|rate| rate < NEXT_TO_NOTHING_PER_S as f64)

@@ -1,4 +1,4 @@
-//! Advice on what keeps the idlest GPU waiting, other than the collector and late data, by its ledger.
+//! Advice on causes of the idlest GPU's waits, other than the collector and late data, by its ledger.
 
 use crate::paths::{common_directory, place as place_of};
 use crate::report::{Advice, AdviceEffect, AdviceId, IdleCause, IdleLedger, IdleRow, Report};

@@ -13,15 +13,15 @@ use gctrace_event::GcReason;
 const WORTH_BYTES: u64 = 32 << 20;
 /// Less of it is none, in bytes.
 const LEAST_BYTES: u64 = 8 << 20;
-/// The same as a part of what the process has.
+/// The same as a part of the process's memory.
 const WORTH_PART: u64 = 8;
-/// What the C library keeps is worth a change from this part of what the process has on.
+/// Memory kept by the C library is worth a change from this part of the process's memory on.
 const KEPT_PART: u64 = 4;
 /// Resident memory beyond start-up, in bytes. From this much on, the screen names the command that finds its holders.
 const LARGE_BYTES: u64 = 128 << 20;
 /// A rise of less time is no rise yet, in ns.
 const SHORT_RISE_NS: u64 = 8_000_000_000;
-/// So few automatic collections since the start free no garbage that came after them.
+/// This few automatic collections since the start free no garbage that came after them.
 const FEW: u64 = 3;
 /// A first threshold from here on is not CPython's own (700, 2,000 from 3.14 on).
 const RAISED: i32 = 2_001;
@@ -109,14 +109,14 @@ impl Facts<'_> {
         main.is_some_and(|main| main.ratio >= 0.5) && line.is_some_and(|line| !line.library)
     }
 
-    /// What the C library keeps of what the program freed, if that is much of what the process has, in bytes.
+    /// Freed memory that the C library keeps, if it is a large part of the process's memory, in bytes.
     pub(crate) fn kept_by_malloc(&self) -> Option<u64> {
         let memory = &self.process.memory;
         let kept = memory.kept_bytes?;
         (kept >= WORTH_BYTES && kept >= memory.resident_bytes? / KEPT_PART).then_some(kept)
     }
 
-    /// The resident memory, if it is much more than what its start-up left, in bytes.
+    /// The resident memory, if it is much more than after start-up, in bytes.
     pub(crate) fn large_resident(&self) -> Option<u64> {
         let resident = self.process.memory.resident_bytes?;
         let phases = self.report.phases.as_ref();
@@ -124,7 +124,7 @@ impl Facts<'_> {
         (crate::time::beyond(resident, start_up) >= LARGE_BYTES).then_some(resident)
     }
 
-    /// The most memory that one collection gave back, if that is much of what the process has, in bytes.
+    /// The most memory that one collection gave back, if it is a large part of the process's memory, in bytes.
     pub(super) fn held_by_garbage(&self) -> Option<u64> {
         let memory = &self.process.memory;
         let held = memory.most_freed_bytes?;
@@ -133,7 +133,7 @@ impl Facts<'_> {
     }
 }
 
-/// What forked processes copied: their collections did that, or counting references.
+/// Memory copied by forked processes: their collections caused that, or counting references.
 fn copied(facts: &Facts<'_>) -> Option<Candidate> {
     let copied = facts.report.totals.copied?;
     let is_much = copied.bytes >= WORTH_BYTES && copied.most_bytes >= WORTH_BYTES / 4;

@@ -12,8 +12,8 @@ use crate::words::{EXPLICIT_EVERY, PLANNED_STEPS};
 
 /// A change is worth a line from this part of the judged time on.
 const WORTH: f64 = 0.01;
-/// From this part of the allocated containers on garbage is most of what a collection meets: a higher
-/// threshold has it traverse the same garbage later, in colder caches.
+/// From this part of the allocated containers on, a collection meets mostly garbage: a higher threshold has it
+/// traverse the same garbage later, in colder caches.
 const MOSTLY_GARBAGE: f64 = 0.25;
 /// Nothing is freed, the collector off; a script can run so.
 const OFF: UsualGain = UsualGain { least: 0.51, median: 1.0, most: 1.0, programs: 32 };
@@ -80,14 +80,14 @@ fn of_automatic(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
     if facts.is_forked() && facts.has_large_heap() {
         return vec![of(AdviceId::FreezeBeforeFork, Some(FROZEN_FORKS), Some("freeze-forks"))];
     }
-    // What imports make is theirs: no line of the program breaks its cycles.
+    // Objects made by imports belong to them: no line of the program breaks their cycles.
     let keeps_most = facts.garbage_ratio().is_some_and(|ratio| ratio < MOSTLY_GARBAGE);
     if facts.at_start_up() && (!facts.ends() || keeps_most && facts.frees_nothing() == Some(false))
     {
         return vec![of(AdviceId::OffWhileLoading, None, None)];
     }
     match facts.frees_nothing() {
-        // What piles up is not all alive, or will be garbage.
+        // The objects that pile up are not all alive, or will be garbage.
         Some(true) | None if facts.uncollected().is_some() || facts.grows() => Vec::new(),
         // Each rank that collects holds up the others.
         Some(true) if facts.is_rank() => {
@@ -108,7 +108,7 @@ fn of_automatic(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
             }
             list
         }
-        // Unknown what it frees.
+        // The freed objects are unknown.
         None => vec![of(AdviceId::RaiseThreshold, Some(LESS_OFTEN), Some("threshold=7000,10,10"))],
         Some(false) => of_garbage(facts, bound_ns),
     }
@@ -127,7 +127,7 @@ fn of_garbage(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
     let id = facts.about_cycles();
     let gain = (id == AdviceId::BreakCycles).then_some(BROKEN);
     let mut list = vec![candidate(id, part_ns, gain, None)];
-    // What waits in garbage would be ten times as much.
+    // Waiting garbage would be ten times as much.
     let is_small =
         facts.held_by_garbage().is_none() && finalizer.is_none() && !facts.may_free_buffers();
     if is_small && facts.garbage_ratio().is_some_and(|ratio| ratio < MOSTLY_GARBAGE) {
@@ -185,7 +185,7 @@ mod tests {
         programs.into_values().collect()
     }
 
-    /// What a remedy saves of a column, as a share.
+    /// The part of a column that a remedy saves.
     fn saved(program: &Measured, remedy: &str, column: &str) -> f64 {
         1.0 - program[remedy][column] / program["none"][column]
     }
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Each gain is what tests/verdict measured, as docs/evidence.md groups it.
+    /// Each gain is as measured by tests/verdict, grouped as in docs/evidence.md.
     #[test]
     fn gains_are_those_of_the_measured_programs() {
         let all = measured();

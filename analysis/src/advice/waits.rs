@@ -1,4 +1,4 @@
-//! Advice on what a main thread waits for: training's for data, any for the GIL or a lock.
+//! Advice on the waits of a main thread: training's for data, any for the GIL or a lock.
 
 use crate::report::{
     Advice, AdviceEffect, AdviceId, CpuReport, IdleCause, Location, MainThreadReport,
@@ -14,11 +14,11 @@ use std::cmp::Reverse;
 const WORTH_RATIO: f64 = 0.1;
 /// From this share of their time in waiting for a CPU on, more workers would wait more.
 const NO_CPU_RATIO: f64 = 0.1;
-/// From this share of the time on that the others do something, it is what training waits for.
+/// From this share of the time on, training waits for this activity of the others.
 const CAUSE_RATIO: f64 = 0.5;
 
 impl AdviceId {
-    /// Whether it is about what a main thread waits for, rather than the collector.
+    /// Whether it is about the waits of a main thread, rather than the collector.
     #[must_use]
     pub fn is_of_waits(self) -> bool {
         matches!(self, Self::FasterData | Self::FreeGil | Self::FreeLock)
@@ -41,7 +41,7 @@ impl Report {
     }
 }
 
-/// The changes, what saves the most first.
+/// The changes, the largest saving first.
 pub(super) fn advice(report: &Report) -> Vec<Advice> {
     let Some((cpu, main)) = shown(report) else {
         return Vec::new();
@@ -111,7 +111,7 @@ fn idle_ns(report: &Report, cpu: &CpuReport, of: fn(IdleCause) -> bool) -> Optio
     idle.max()
 }
 
-/// Workers for what the main thread does itself, as many as would keep up.
+/// Workers for the work that the main thread does itself, enough to keep up.
 fn first_workers<'a>(
     loading_ns: u64,
     (line, line_ns): (&'a Location, u64),
@@ -155,7 +155,7 @@ fn lock_remedy(main: &MainThreadReport) -> Option<(u64, WaitRemedy<'_>)> {
     Some((lock.waited_ns, WaitRemedy::Lock { at, did }))
 }
 
-/// What most of the workers' time goes to while training waits for them; `None` if that is not much, or unknown.
+/// The main activity of the workers while training waits for them; `None` if it is small, or unknown.
 fn workers_remedy<'a>(
     main: &MainThreadReport,
     workers: &'a MeanwhileReport,
@@ -188,7 +188,7 @@ fn workers_remedy<'a>(
         return is_cause.then_some(WaitRemedy::CollectLess { workers: now, share: collecting });
     };
     let did = OthersDid { did, share: share(ns), line, line_share: share(line_ns) };
-    // Of several one may have all to do.
+    // One of several workers may do all the work.
     if (did.share * now as f64) < CAUSE_RATIO {
         return None;
     }
@@ -228,7 +228,7 @@ fn is_elsewhere(of: &OffCpuLine) -> bool {
     waits && !of.for_data
 }
 
-/// How many workers would make in the rest of training's time what these made in all of it.
+/// How many workers would do, in the rest of training's time, the work that took these all of it.
 fn enough_workers(main: &MainThreadReport, workers: &MeanwhileReport) -> u64 {
     let rest_ns = beyond(main.interval_ns, workers.waited_ns).max(1);
     let all = u128::from(workers.others) * u128::from(main.interval_ns);

@@ -33,7 +33,7 @@ impl DeferredCollections {
         (!pauses.is_empty()).then(|| Self { trace, pauses, thread_names: thread_names.clone() })
     }
 
-    /// The same in an analysis with so many more traces and processes before.
+    /// The same in an analysis with this many more traces and processes before.
     pub(super) fn moved(mut self, traces: usize, processes: usize) -> Self {
         self.trace += traces;
         for (process, _) in &mut self.pauses {

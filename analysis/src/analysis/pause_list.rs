@@ -52,7 +52,7 @@ pub struct ProcessMemoryList {
     pub process: PausedProcess,
     /// Resident memory; empty if it is unknown.
     pub resident: Vec<(u64, u64)>,
-    /// What PyTorch has allocated on devices; empty if that is unknown.
+    /// Memory allocated by PyTorch on devices; empty if unknown.
     pub on_devices: Vec<(u64, u64)>,
 }
 
@@ -86,8 +86,8 @@ impl Analysis {
         Self { kept_pauses: Some(KeptPauses::new(most)), ..Self::default() }
     }
 
-    /// One clock for all traces: by the wall clock, or from the start of each trace if that is unknown of
-    /// one, or if they are of several runs.
+    /// One clock for all traces: by the wall clock, or from the start of each trace if the wall clock of one is
+    /// unknown, or if they are of several runs.
     pub fn common_clock(&self, runs: u64) -> CommonClock {
         let unix: Option<Vec<u64>> =
             self.traces.iter().map(|trace| trace.started_unix_ns()).collect();

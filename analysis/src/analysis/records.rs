@@ -1,4 +1,4 @@
-//! Each record of a trace to what sums it up.
+//! Passes each record of a trace to the code that sums it up.
 
 use super::Analysis;
 use crate::cleanup::CleanupSums;

@@ -45,7 +45,7 @@ impl Analysis {
         self.place_in_timeline(off, node, for_data);
     }
 
-    /// Names what a thread that makes CUDA calls waited for between them.
+    /// Names the cause of the waits of a thread between its CUDA calls.
     fn place_in_timeline(&mut self, off: &OffCpu, node: Option<NodeId>, for_data: bool) {
         if !self.current.gpu.knows_thread(off.pid, off.tid) {
             return;

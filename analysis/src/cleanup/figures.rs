@@ -38,7 +38,7 @@ pub enum CleanupCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CleanupVerdict {
-    /// It frees less than 1 MiB, or than 1 % of what the process has: remove it.
+    /// It frees less than 1 MiB, or than 1 % of the process's memory: remove it.
     Useless,
     /// Half of the returned memory is taken again within 10 s, after half of the calls or more: remove it.
     Undone,
@@ -46,20 +46,20 @@ pub enum CleanupVerdict {
     FreesCycles,
     /// The returned memory stays free, for other processes: keep it if they need it.
     Lasts,
-    /// Unknown what it frees.
+    /// The freed memory is unknown.
     Unknown,
     /// Fewer than three calls show nothing.
     TooFew,
 }
 
-/// What a process is, as far as that decides what cleanup is worth.
+/// Kind of process, as far as it decides the worth of cleanup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Workload {
     /// A Jupyter kernel.
     Notebook,
-    /// Large data, as models, is made and dropped again and again: a line frees a tenth of what the process
-    /// has, by call.
+    /// Large data, such as models, is made and dropped again and again: one call of a line frees a tenth of the
+    /// process's memory.
     Replacing,
     /// It makes training steps.
     Training,
@@ -80,7 +80,7 @@ pub enum CleanupWorth {
     IfMemoryIsShort,
     /// If another process needs the device's memory.
     ForOthers,
-    /// Unknown what it frees.
+    /// The freed memory is unknown.
     Unknown,
     /// No line was called three times.
     TooFew,
@@ -105,9 +105,9 @@ pub struct CleanupTotal {
     /// Device memory that stays free, in bytes: by one call of the line that returns the most; `null` if none
     /// does.
     pub lasting_bytes: Option<u64>,
-    /// How often `held_bytes` has room beside what the process has last; `null` if a part of that is unknown.
+    /// How often `held_bytes` fits beside the last memory of the process; `null` if a part of that is unknown.
     pub room_times: Option<u64>,
-    /// What the process is.
+    /// Kind of the process.
     pub workload: Workload,
     /// When it pays.
     pub worth: CleanupWorth,
@@ -156,7 +156,7 @@ pub struct OutOfMemory {
     pub wanted_bytes: Option<u64>,
     /// Memory that the program had from PyTorch's allocator, in bytes, fragments not counted; `null` if unknown.
     pub allocated_bytes: Option<u64>,
-    /// What the allocator had reserved beyond that: cache and fragments; `null` if unknown.
+    /// Memory that the allocator had reserved beyond that: cache and fragments; `null` if unknown.
     pub cached_bytes: Option<u64>,
     /// Device memory that the next collection to free any freed: held by cycles; `null` if none did.
     pub freed_by_next_collection_bytes: Option<u64>,
@@ -293,7 +293,7 @@ impl CleanupSite {
         add_to(&mut self.time_ns, time_ns);
     }
 
-    /// Judges it by what the process has.
+    /// Judges it by the sizes of the process.
     pub(crate) fn judge(&mut self, scale: &CleanupScale) {
         self.again.sort_unstable();
         let enough = self.again.len() as u64 * 2 >= self.calls;

@@ -1,4 +1,4 @@
-//! What explicit cleanup is worth, in words.
+//! The worth of explicit cleanup, in words.
 
 use super::figures::{
     CleanupCall, CleanupReport, CleanupSite, CleanupTotal, CleanupVerdict, CleanupWorth,
@@ -11,7 +11,7 @@ use crate::units::{bytes, count, counted, duration, percent};
 /// Lines of a process in its sentences at most, and failed allocations.
 const SHOWN: usize = 5;
 
-/// What the cleanup of a process is worth, and what to do about each line.
+/// Sentences on the worth of a process's cleanup, and on what to do about each line.
 pub fn sentences(cleanup: &CleanupReport) -> impl Iterator<Item = String> {
     let worth = cleanup.total.as_ref().and_then(cleanup_worth);
     let sites = cleanup.sites.iter().take(SHOWN).map(cleanup_verdict);

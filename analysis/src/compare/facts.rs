@@ -1,4 +1,4 @@
-//! What differs between the runs besides the figures.
+//! Differences between the runs other than the figures.
 
 use super::judged;
 use super::report::{FactChange, FactId};

@@ -110,7 +110,7 @@ impl Sides<'_> {
                 return found;
             }
             let difference = bootstrap::nested(&after, &before, |after, before| after - before);
-            // Of rare events, a resample may have none: the interval has no upper end then.
+            // A resample may have none of the rare events: the interval has no upper end then.
             let least = mean_of_runs(&before).unwrap_or(0.0) * LEAST_RATIO;
             let ratio = bootstrap::nested(&after, &before, |after, before| {
                 if before > least { after / before - 1.0 } else { f64::INFINITY }

@@ -29,8 +29,8 @@ pub struct Comparison {
     pub unchanged: Vec<FactId>,
     /// Facts that are unknown of at least one run.
     pub unknown: Vec<FactId>,
-    /// What rates are per: training steps if they are known of all runs, otherwise seconds; whole runs where their
-    /// phases are not the same part of the program.
+    /// Unit that rates are divided by: training steps if they are known of all runs, otherwise seconds; whole runs
+    /// where their phases are not the same part of the program.
     pub per: RateUnit,
     /// The figures, in the order of the text.
     pub figures: Vec<FigureComparison>,
@@ -143,7 +143,7 @@ pub struct FactChange {
     pub after: Vec<String>,
 }
 
-/// What rates are per.
+/// Unit that rates are divided by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RateUnit {

@@ -12,7 +12,7 @@ use crate::time::{duration_ns, sum};
 use gctrace_event::GcReason;
 use std::num::NonZeroU64;
 
-/// Steps of a part. Neighboring steps are alike; means of so many are nearly independent.
+/// Steps of a part. Neighboring steps are alike; means of this many are nearly independent.
 const STEPS: usize = 25;
 /// With fewer steps than for this number of parts, the parts are shorter.
 const FEWEST_PARTS: usize = 10;

@@ -63,7 +63,7 @@ impl MainThreadReport {
     }
 }
 
-/// What a main thread fetched itself of PyTorch's dataset; measured.
+/// Data that a main thread fetched itself from PyTorch's dataset; measured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LoadingReport {
     /// Its time on a CPU, by samples, and off it, of a millisecond or longer each, outside of collections,
@@ -96,7 +96,7 @@ pub(crate) struct MainThread {
 }
 
 impl MainThread {
-    /// Of the process with this id, by what its threads did.
+    /// The main thread of the process with this id, by the activity of its threads.
     pub(crate) fn of(tree: &StackTree, spans: &[ThreadSpan], pid: u32, within: (u64, u64)) -> Self {
         let mut sums = Self { interval_ns: duration_ns(within.0, within.1), ..Self::default() };
         for span in spans.iter().filter(|span| span.tid == pid) {

@@ -93,7 +93,7 @@ pub(super) struct Meanwhile {
 }
 
 impl Meanwhile {
-    /// Of a thread that waited in these intervals, in any order.
+    /// Sums for a thread that waited in these intervals, in any order.
     pub(super) fn of(waits: &[(u64, u64)]) -> Self {
         Self { waits: waits.iter().copied().collect(), ..Self::default() }
     }

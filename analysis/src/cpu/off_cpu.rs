@@ -15,8 +15,8 @@ pub struct OffCpuLine {
     /// What the thread waited for, by its system call.
     #[schemars(with = "String")]
     pub reason: OffCpuReason,
-    /// It waited for what another thread or process makes: in PyTorch's DataLoader, or in a queue, pipe,
-    /// pool or future of the standard library.
+    /// It waited for another thread or process to make data: in PyTorch's DataLoader, or in a queue, pipe, pool or
+    /// future of the standard library.
     pub for_data: bool,
     /// The line; `null`: it has no Python stack, it was preempted, or the stack was not taken, as the
     /// waits were too many.
@@ -59,8 +59,8 @@ impl OffCpuPlaces {
         self.0.iter().map(|((_, node), (_, ns))| (*node, *ns))
     }
 
-    /// The longest, by reason and line. For data it makes no difference what a call waits for: of those the
-    /// reason with the longest time stands for all.
+    /// The longest, by reason and line. For data the awaited object makes no difference: the reason with the longest
+    /// time stands for all.
     pub(super) fn lines(&self, tree: &StackTree) -> Vec<OffCpuLine> {
         let parts = ranked(&self.0, usize::MAX, |(_, (_, ns))| *ns);
         let mut lines: BTreeMap<_, OffCpuLine> = BTreeMap::new();
@@ -81,8 +81,8 @@ impl OffCpuPlaces {
     }
 }
 
-/// Whether a thread with these frames, innermost first, waits for what another thread or process makes:
-/// in PyTorch's DataLoader, or in a queue, pipe, pool or future of the standard library.
+/// Whether a thread with these frames, innermost first, waits for another thread or process to make data: in
+/// PyTorch's DataLoader, or in a queue, pipe, pool or future of the standard library.
 pub(crate) fn is_for_data<'a>(
     reason: OffCpuReason,
     frames: impl Iterator<Item = &'a Location>,
@@ -96,7 +96,7 @@ pub(crate) fn is_for_data<'a>(
         ("concurrent/futures/_base.py", &["result"]),
     ];
     let may_be = matches!(reason, OffCpuReason::Lock | OffCpuReason::Poll | OffCpuReason::Pipe);
-    // What loads the data waits for something else; a forked worker has the frames of its parent.
+    // The thread that loads the data waits for something else; a forked worker has the frames of its parent.
     let mut frames =
         frames.take_while(|frame| !is_fetch(frame) && !frame.file.ends_with("/popen_fork.py"));
     may_be

@@ -24,7 +24,7 @@ pub(crate) struct ThreadSpan {
 pub(crate) enum ThreadDid {
     /// It executed something: number of samples.
     Run(u64),
-    /// It was off the CPU; `for_data`: for what another thread or process makes.
+    /// It was off the CPU; `for_data`: waiting for another thread or process to make data.
     Wait { reason: OffCpuReason, for_data: bool },
 }
 
@@ -114,8 +114,8 @@ impl TraceSpans {
         self.processes.get(&process).map_or(&[], Vec::as_slice)
     }
 
-    /// Adds a trace to those before it, as long as there is room for all of it. Whether traces are read one
-    /// after the other or at the same time makes no difference so.
+    /// Adds a trace to earlier ones, as long as there is room for all of it. So it makes no difference whether traces
+    /// are read one after the other or at the same time.
     pub(crate) fn push_to(self, all: &mut Vec<Self>) {
         let kept: usize = all.iter().map(|trace| trace.kept).sum();
         let others: usize = all.iter().map(|trace| trace.others_kept).sum();

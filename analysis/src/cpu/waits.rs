@@ -7,7 +7,7 @@ use gctrace_stats::scaled;
 /// Readings that are kept: recorders make some hundred a day.
 const KEPT: usize = 10_000;
 
-/// What some threads used and waited.
+/// CPU time and waits of some threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuWait {
     pub(crate) cpu_ns: u64,

@@ -33,7 +33,7 @@ pub struct TemporalBreakdown {
     pub left_out: u64,
 }
 
-/// Idle time of a stream, in ns, by what its next operation waited for.
+/// Idle time of a stream, in ns, by the cause of its next operation's wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StreamIdle {
     /// In ns: the launch started after the previous operation had ended.
@@ -156,8 +156,8 @@ fn last_step(timeline: &Timeline) -> Option<u64> {
     steps().map(|step| step.start_ns).max()
 }
 
-/// Sum of the lengths of merged operations, and the time from the first start to the last merged
-/// end. By HTA's rule an operation joins those before it unless it starts after all of them ended.
+/// Sum of the lengths of merged operations, and the time from the first start to the last merged end. By HTA's rule
+/// an operation joins earlier ones unless it starts after all of them ended.
 fn merged<'a>(ops: impl Iterator<Item = &'a TimedOp>) -> (i64, i64) {
     let (mut run, mut first, mut group) = (0i64, None, None::<(i64, i64)>);
     for op in ops {

@@ -18,7 +18,7 @@ use std::fmt;
 
 serialized_as_text!(NoErrorBar);
 
-/// Why the cost of pauses has no error bar: the trace shows only so many steps.
+/// Why the cost of pauses has no error bar: the trace shows only this many steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoErrorBar {
     /// Steps in the trace.
@@ -56,9 +56,9 @@ pub struct CauseReport {
     pub cost_ns: u64,
     /// `cost_ns` as a share of `span_ns`; 0 if the span is empty.
     pub cost_ratio: f64,
-    /// Standard error of `cost_ns` against a second run without pauses, in ns: two runs differ as
-    /// much as the durations of the steps without pauses differ from what the other steps predict.
-    /// `null` if there are too few steps (see `no_error_bar`).
+    /// Standard error of `cost_ns` against a second run without pauses, in ns. Two runs differ as much as the lengths
+    /// of steps without pauses differ from the prediction by the other steps. `null` if there are too few steps (see
+    /// `no_error_bar`).
     pub standard_error_ns: Option<u64>,
     /// The steps that the standard error rests on; `null` if there are none.
     pub steps: Option<StepEvidenceReport>,
@@ -87,8 +87,8 @@ pub struct DeviceCost {
     /// Idle time that the pauses caused: `idle_ns` - `idle_without_ns`. Negative if the device
     /// would have been idle longer.
     pub idle_cost_ns: i64,
-    /// Measured: idle time that coincides with a pause, in ns. Overlap is not cause: it omits what
-    /// a pause delays later and includes time that would have been idle anyway.
+    /// Measured: idle time that coincides with a pause, in ns. Overlap is not cause: it omits later delays by a pause
+    /// and includes time that would have been idle anyway.
     pub overlap_ns: u64,
 }
 
@@ -132,8 +132,8 @@ pub struct PauseCostReport {
 /// Pauses in the report.
 const LONGEST: usize = 20;
 
-/// What the pauses of a process cost that worked on a GPU, by a model of it alone. `None` without
-/// pauses, or without operations and calls.
+/// Cost of the pauses of a process that worked on a GPU, by a model of it alone. `None` without pauses, or without
+/// operations and calls.
 pub(crate) fn of_process(timeline: &Timeline, model: &ReplayModel) -> Option<CauseReport> {
     if timeline.pauses.is_empty() {
         return None;

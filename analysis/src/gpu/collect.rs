@@ -37,7 +37,7 @@ pub struct TimelineCollector {
     streams: IndexSet<Stream>,
     ops: Vec<RawOp>,
     syncs: Vec<GpuSync>,
-    /// By process id; of processes and threads that do nothing else, it is of no use.
+    /// By process id; for processes and threads that do nothing else, it is of no use.
     code: HashMap<u32, Vec<RawCode>>,
     /// The profiler's overhead in threads that it does not name.
     overhead: Vec<RawCode>,
@@ -65,7 +65,7 @@ struct RawCall {
 /// A Python function or an operator of a thread id that may not be known.
 type RawCode = CodeSpan<Option<u32>>;
 
-/// What belongs to a process and was kept for the whole trace.
+/// Work of a process that was kept for the whole trace.
 #[derive(Debug, Default)]
 struct WorkOfProcess {
     ops: Vec<RawOp>,
@@ -76,7 +76,7 @@ struct WorkOfProcess {
 /// One process while its trace is read.
 #[derive(Debug, Default)]
 struct ProcessBuilder {
-    /// What needs no other records: threads, annotations, samples and steps.
+    /// The records that need no others: threads, annotations, samples and steps.
     timeline: Timeline,
     thread_indices: HashMap<u32, ThreadIndex>,
     calls: Vec<RawCall>,

@@ -19,9 +19,8 @@ struct LastOp {
     gained_ns: i64,
 }
 
-/// The operations that started late because of a pause, each with the last pause that it is due to, by
-/// start of the operation. Those behind them on the stream are late, too, and left out. None of a timeline
-/// that is too large for a replay.
+/// The operations that started late because of a pause, each with the last pause that caused it, by start of the
+/// operation. Later operations on the stream are late, too, and left out. None for a timeline too large for a replay.
 pub fn delayed(timeline: &Timeline) -> Vec<(PauseIndex, OpIndex)> {
     let nodes = 2 * (timeline.calls.len() + timeline.ops.len()) as u64 + 1;
     if timeline.pauses.is_empty() || timeline.ops.is_empty() || nodes > MAX_NODES {

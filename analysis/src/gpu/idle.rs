@@ -36,11 +36,10 @@ pub struct IdleLedger {
     pub gaps: u64,
     /// The longest idle intervals, longest first, at most 20.
     pub longest: Vec<IdleGap>,
-    /// The trace contains launches and copies only, so that nobody can be seen waiting: what looks
-    /// blocked may be anything.
+    /// The trace contains launches and copies only, so no wait is visible: time that looks blocked may be anything.
     pub sample: bool,
-    /// There are several streams and the trace does not show what they wait for in each other:
-    /// `saves_ns` is an upper bound.
+    /// There are several streams and the trace does not show their waits for each other: `saves_ns` is an upper
+    /// bound.
     pub at_most: bool,
 }
 
@@ -52,22 +51,21 @@ pub struct IdleRow {
     /// Idle time in ns that goes when the causes are removed one after the other, in the order of
     /// the values of `cause`.
     pub time_ns: u64,
-    /// How much shorter the time from the device's first to its last operation is without this cause
-    /// alone, in ns; `null` for what cannot be removed. Not the idle time: a run never gets longer
-    /// without a cause, but it may idle longer.
+    /// How much shorter the time from the device's first to its last operation is without this cause alone, in ns;
+    /// `null` for causes that cannot be removed. Not the idle time: a run never gets longer without a cause, but it
+    /// may idle longer.
     pub saves_ns: Option<u64>,
-    /// The device's idle time that goes without this cause alone, in ns, negative if there is more;
-    /// `null` for what cannot be removed.
+    /// The device's idle time that goes without this cause alone, in ns, negative if there is more; `null` for causes
+    /// that cannot be removed.
     pub alone_ns: Option<i64>,
-    /// The device's idle time that goes without this cause if all others are removed already, in ns;
-    /// `null` for what cannot be removed. Where it is well below `alone_ns`, another cause stands
-    /// behind this one and would take its place.
+    /// The device's idle time that goes without this cause if all others are removed already, in ns; `null` for
+    /// causes that cannot be removed. Where it is well below `alone_ns`, another cause would take the place of this
+    /// one.
     pub last_ns: Option<i64>,
-    /// Where it comes from, by what removing each alone would save, at most five. Empty of a row below
-    /// 1 % of the idle time.
+    /// Its places, by the saving of removing each alone, at most five. Empty for a row below 1 % of the idle time.
     pub places: Vec<IdlePlace>,
-    /// What to change; `null` if that is unknown, of less than 5 % of the idle time, or where it would save less
-    /// than 2 % of `span_ns`, and of a `sample`.
+    /// What to change; `null` if unknown, for less than 5 % of the idle time, for savings of less than 2 % of
+    /// `span_ns`, and for a `sample`.
     pub remedy: Option<&'static str>,
 }
 
@@ -86,7 +84,7 @@ pub struct IdlePlace {
     pub saves_ns: Option<u64>,
 }
 
-/// A place in the program, by what a profiler's trace has of it.
+/// A place in the program, as far as a profiler's trace shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CodePlace {
     /// The CUDA function that was called, or the copy that it started; `null` without a call.
@@ -109,7 +107,7 @@ pub struct RankWait {
     pub rank: u32,
     /// Time until it reached them, with only communicating kernels running, in ns: a part of `communication_ns`.
     pub time_ns: u64,
-    /// What made it late; `null` if unknown.
+    /// Why it was late; `null` if unknown.
     pub late: Option<LateRank>,
 }
 

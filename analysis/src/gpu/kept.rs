@@ -1,5 +1,4 @@
-//! A timeline between the times that its work is looked at: packed, except for what other ranks have
-//! something to do with.
+//! A timeline between the times that its work is used: packed, except for the parts that other ranks need.
 //!
 //! All ranks of a job are read before anything is computed of one. Operations and calls take 40 and
 //! 32 bytes, packed some 10: the pauses, the steps and the kernels of NCCL stay at hand.

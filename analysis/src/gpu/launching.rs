@@ -118,8 +118,8 @@ struct LaunchedOps<'a> {
     left_out: u64,
 }
 
-/// Operations without a call, or that started before it, are ignored; of a graph all but the first
-/// wait for each other, not for the host.
+/// Operations without a call, or that started before it, are ignored. In a graph, all but the first wait for each
+/// other, not for the host.
 fn launched<'a>(work: &DeviceTimeline<'a>) -> LaunchedOps<'a> {
     let calls = &work.timeline.calls;
     let mut seen = vec![false; calls.len()];

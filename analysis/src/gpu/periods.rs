@@ -58,7 +58,7 @@ pub(super) fn steps_between(
     steps.collect()
 }
 
-/// The stream with the most kernels; of several the first.
+/// The stream with the most kernels; the first if there are several.
 fn busiest(timeline: &Timeline) -> Option<StreamIndex> {
     let mut counts: BTreeMap<StreamIndex, usize> = BTreeMap::new();
     for op in timeline.ops.iter().filter(|op| op.kind == GpuOpKind::Kernel) {

@@ -73,8 +73,8 @@ pub struct RankMember {
     pub offset_ns: i64,
     /// Median distance of its ends of collectives from the previous ranks' ends, in ns.
     pub error_ns: u64,
-    /// Number of collectives that the offset was computed from; 0 if its clock is known: the first
-    /// member's and those from the same trace.
+    /// Number of collectives that the offset was computed from; 0 if its clock is known: for the first member, and
+    /// for members from the same trace.
     pub aligned_by: u64,
     /// Other offsets fit the collectives about as well, and nothing else decides.
     pub ambiguous: bool,
@@ -101,7 +101,7 @@ impl RankJob {
     }
 }
 
-/// Groups timelines into jobs by their collectives. Those without a rank or GPU times are left out.
+/// Groups timelines into jobs by their collectives. Timelines without a rank or GPU times are left out.
 pub fn jobs(timelines: &[&Timeline]) -> RankJobs {
     let firsts_ns = timelines.iter().map(|timeline| {
         let (first_ns, _) = timeline.window()?;
@@ -312,8 +312,8 @@ impl JobFinder<'_> {
         placed.collect()
     }
 
-    /// Computes the clock offsets again that rest on kernels without a sequence number: from those
-    /// alone that are certain to be of one collective.
+    /// Computes the clock offsets again that rest on kernels without a sequence number: only from kernels that
+    /// certainly are of one collective.
     fn refine(&self, members: &mut [RankMember], collectives: &[pairs::DraftCollective]) {
         let mut ends_by_member: Vec<Vec<(usize, i64)>> = vec![Vec::new(); members.len()];
         for (at, collective) in collectives.iter().enumerate() {

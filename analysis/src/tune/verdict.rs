@@ -60,8 +60,8 @@ impl TuneReport {
     }
 
     /// Whether measuring may end: every setting that could get a verdict has an interval of at most this share of the
-    /// first setting's mean to either side. Without a given share, half a percent, or an interval that shows a gain
-    /// or a loss. Intervals may be looked at any time.
+    /// first setting's mean to either side. Without a given share: of at most half a percent, or one that shows a
+    /// gain or a loss. Intervals may be looked at any time.
     pub fn is_known(&self, precision: Option<f64>) -> bool {
         (1..self.settings.len()).all(|at| self.knows(at, precision))
     }
@@ -139,8 +139,8 @@ impl TuneReport {
         })
     }
 
-    /// Steps of a run that would be enough, if `measured` of each setting were in pairs: intervals are half as wide
-    /// after four times as many. `None`: each setting has enough, or too few to say.
+    /// Steps of a run that would be enough, given `measured` steps of each setting in pairs: intervals are half as
+    /// wide after four times as many. `None`: each setting has enough, or too few to say.
     pub fn steps_for(&self, precision: Option<f64>, measured: u64) -> Option<u64> {
         let judged = self.settings.iter().filter(|one| one.refused.is_none());
         let wanting = judged.filter_map(|setting| {

@@ -17,7 +17,7 @@ struct Enqueue {
 pub(super) struct CallActivity<'a> {
     /// Calls that enqueue work, by `from_ns`.
     puts: Vec<Enqueue>,
-    /// For each put the latest `to_ns` of it and those before.
+    /// For each put the latest `to_ns` up to and including it.
     latest_to_ns: Vec<u64>,
     /// Calls that return when work is done, by start.
     syncs: Vec<&'a Call>,

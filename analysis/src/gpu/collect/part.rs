@@ -106,7 +106,7 @@ impl ProcessBuilder {
     }
 }
 
-/// Calls by correlation id; of several with one id, the first.
+/// Calls by correlation id; the first of several with one id.
 #[derive(Debug, Default)]
 struct CorrelationMap {
     sorted: Vec<(u64, CallIndex)>,
@@ -130,7 +130,7 @@ impl Timeline {
     /// Adds the calls by start, leaves out nested ones, and returns for each correlation id the index of
     /// the outermost call, since driver and runtime share the id.
     fn add_calls(&mut self, mut calls: Vec<RawCall>, streams: &SortedStreams) -> CorrelationMap {
-        // Of two with the same start, the longer one encloses the other.
+        // If two have the same start, the longer one encloses the other.
         calls.sort_by_key(|raw| (raw.call.start_ns, Reverse(raw.call.end_ns)));
         let mut correlations = Vec::with_capacity(calls.len());
         let mut open: Vec<Option<(CallIndex, RawCall)>> = vec![None; self.threads.len()];

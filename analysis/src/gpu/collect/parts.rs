@@ -41,7 +41,7 @@ impl InParts {
 }
 
 impl ProcessBuilder {
-    /// The part with the longest pause; of several the longest part.
+    /// The part with the longest pause; if several have one, the longest part.
     fn part(&self, work: &WorkOfProcess, omitted: &Intervals) -> Option<Window> {
         let of_ops: Vec<Window> = work.ops.iter().map(|raw| raw.op.span()).collect();
         let of_calls = || self.calls.iter().map(|raw| raw.call.span()).collect();

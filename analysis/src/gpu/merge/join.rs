@@ -14,7 +14,7 @@ use crate::time::offset::{ClockOffset, MATCH_NS};
 use crate::time::{after, beyond, difference};
 use std::collections::HashMap;
 
-/// What two timelines became.
+/// The result of merging two timelines.
 pub(super) struct MergedTimeline {
     pub(super) timeline: Timeline,
     pub(super) clock: ClockReport,

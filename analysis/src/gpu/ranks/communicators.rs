@@ -38,11 +38,11 @@ pub struct CommunicatorReport {
     pub first_rank: u32,
     /// The highest of its ranks.
     pub last_rank: u32,
-    /// What its ranks waited for each other.
+    /// How long its ranks waited for each other.
     pub waits: CollectiveWaits,
 }
 
-/// What ranks waited for each other in the collectives, sends and receives of some communicators.
+/// How long ranks waited for each other in the collectives, sends and receives of some communicators.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CollectiveWaits {
     /// Number of matched collectives, and of sends with their receives.

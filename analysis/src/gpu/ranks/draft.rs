@@ -25,9 +25,9 @@ const LARGEST_ERROR_NS: u64 = 5_000_000;
 /// apart.
 const AS_GOOD_TENTHS: u64 = 6;
 
-/// Of an offset that is as good, at least this many tenths of the part of the kernels must be in
-/// pairs that are for the best one, between the first pair and the last: shifted by a step, kernels
-/// are left over before and after, shifted by a collective, in each step.
+/// For an offset that is as good: its share of kernels in pairs, between the first pair and the last, must be at
+/// least this many tenths of the best offset's share. Shifted by a step, kernels are left over before and after;
+/// shifted by a collective, in each step.
 const AS_COMPLETE_TENTHS: u64 = 9;
 
 /// Knowledge about the clocks decides between offsets if the others are this many times further

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// GPU clocks are read with an error of at least this.
 const LEAST_NOISE_NS: u64 = 250;
-/// A lateness shows a wait if it is this many times what the ends differ by.
+/// A lateness shows a wait if it is this many times the difference of the ends.
 const CLEARLY: u64 = 4;
 /// From this much evidence on ranks count as of one communicator, as a natural logarithm: a chance of one in 10,000
 /// (`e^9.2`) that ranks without waits for each other agree as well.
@@ -28,7 +28,7 @@ const FEWEST_HUNDREDTHS: usize = 95;
 const EDGES: usize = 2;
 /// Ends that differ by this many times the usual are of other collectives, or badly measured.
 const OUTLIER: u64 = 10;
-/// What one outlier takes from the evidence ...
+/// Evidence that one outlier takes away ...
 const OUTLIER_COSTS: f64 = 20.0;
 /// ... and one of this many ends may be one.
 const OUTLIERS_ONE_OF: usize = 100;

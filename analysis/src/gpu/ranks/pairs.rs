@@ -41,7 +41,7 @@ pub(super) struct DraftCollective {
 }
 
 impl DraftCollective {
-    /// A collective of one kernel; `position`: of its rank among the draft's members.
+    /// Starts a collective of one kernel; `position`: of its rank among the draft's members.
     pub(super) fn begin(kernel: &CollectiveKernel, position: usize, offset_ns: i64) -> Self {
         Self {
             start_ns: later(kernel.start_ns, offset_ns),
@@ -101,7 +101,7 @@ pub(super) struct KernelPairs {
 }
 
 impl KernelPairs {
-    /// Leaves out what did not run at the same time: ranks of one collective wait for each other.
+    /// Leaves out kernels that did not run at the same time: ranks of one collective wait for each other.
     pub(super) fn keep_simultaneous(
         &mut self,
         meetings: &[DraftCollective],

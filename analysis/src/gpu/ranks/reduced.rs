@@ -1,4 +1,4 @@
-//! A timeline reduced to what relates it to other ranks' timelines.
+//! A timeline reduced to its relations to other ranks' timelines.
 //!
 //! Chooses the data to keep: kernels of NCCL, the calls that launched them, PyTorch's annotations around these calls,
 //! and the process. [`super::jobs`] finds the same jobs, clocks and collectives in it.
@@ -23,8 +23,7 @@ pub(crate) fn shared_ops(timeline: &Timeline) -> Vec<OpIndex> {
     ops.map(|(at, _)| at).collect()
 }
 
-/// The part of a timeline that other ranks have something to do with: of its operations
-/// [`shared_ops`]. It takes the process.
+/// The part of a timeline that other ranks need: [`shared_ops`] of its operations. It takes the process.
 pub(crate) fn reduced(timeline: &mut Timeline) -> Timeline {
     let process = std::mem::take(&mut timeline.process);
     let ops = shared_ops(timeline);

@@ -41,8 +41,8 @@ pub struct UnrelatedRank {
 /// A job and the waits of its ranks for each other.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RankedJob {
-    /// The ranks of the job that are in the traces, ascending; if `traces_left_out` is not 0, those
-    /// of the described traces.
+    /// The ranks of the job that are in the traces, ascending; if `traces_left_out` is not 0, only ranks of the
+    /// described traces.
     pub ranks: Vec<RankReport>,
     /// How the figures of the ranks are distributed, over all of them; empty for fewer than eight.
     pub spread: Vec<RankSpread>,
@@ -50,8 +50,8 @@ pub struct RankedJob {
     pub collectives: CollectivesReport,
     /// What the pauses of each rank cost all ranks; `null` if no rank paused.
     pub pauses: Option<RankPauses>,
-    /// What the ranks waited for each other by communicator, in kinds, the longest first; at most
-    /// 16. Inferred. If `traces_left_out` is not 0, empty for jobs without a described trace.
+    /// How long the ranks waited for each other by communicator, in kinds, the longest first; at most 16. Inferred.
+    /// If `traces_left_out` is not 0, empty for jobs without a described trace.
     pub communicators: Vec<CommunicatorKind>,
 }
 
@@ -60,11 +60,11 @@ pub struct RankedJob {
 pub struct CollectivesReport {
     /// Collectives found on at least two ranks.
     pub matched: u64,
-    /// Of these, collectives found on all ranks of the job that are in the traces.
+    /// Number of these collectives found on all ranks of the job that are in the traces.
     pub on_all_ranks: u64,
     /// Kernels of collectives found on one rank only.
     pub kernels_unmatched: u64,
-    /// Of these, kernels from the time when not all ranks were recorded.
+    /// Number of these kernels from the time when not all ranks were recorded.
     pub kernels_unmatched_outside: u64,
     /// Kernels that may be of one collective with kernels of other ranks, or not: the profiler
     /// named no communicator, and groups of ranks that run the same program in step end together,

@@ -124,7 +124,7 @@ struct ReplayOutcome {
     steps: u64,
     /// Mean time of a step.
     step_ns: Option<u64>,
-    /// What the members of each communicator waited.
+    /// How long the members of each communicator waited.
     waits_ns: Vec<u64>,
 }
 

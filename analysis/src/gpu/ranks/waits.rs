@@ -30,7 +30,7 @@ pub struct RankReport {
     /// Whether other offsets fit about as well: all figures that compare this rank with others may
     /// then be wrong.
     pub clock_ambiguous: bool,
-    /// Number of its pauses; if two traces were merged, those within the profiler's time.
+    /// Number of its pauses; if two traces were merged, of pauses within the profiler's time.
     pub pauses: u64,
     /// Time of its pauses, in ns.
     pub paused_ns: u64,

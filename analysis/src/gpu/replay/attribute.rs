@@ -27,7 +27,7 @@ const MOST: usize = 2_000;
 impl AttributionBudget {
     /// For a model: fewer pauses one by one the larger it is.
     pub fn for_model(model: &ReplayModel) -> Self {
-        // Each is removed twice: alone, and after those before it.
+        // Each is removed twice: alone, and after all earlier ones.
         let replays = MAX_EVENTS / model.timestamps().max(1) / 2;
         Self { single: replays.clamp(FEWEST, MOST) }
     }
@@ -171,8 +171,8 @@ fn shares(
     let mut shares = Vec::with_capacity(pauses.len());
     for group in groups(pauses.len(), single) {
         let members = &pauses[group];
-        // On top of the groups before it, so that the shares sum to the cost of all pauses: alone,
-        // neither of two pauses that hide behind each other costs anything.
+        // On top of earlier groups, so that the shares sum to the cost of all pauses: if two pauses hide each other,
+        // neither costs anything alone.
         run.change(&model.removed(members), None);
         let without = ends.latest(&run);
         let gained = sooner(end, without);

@@ -33,7 +33,7 @@ pub(super) struct ReplayLayout {
     functions: Vec<OpIndex>,
     /// Per operation: whether it is a member of a collective.
     pub(super) meets: Vec<bool>,
-    /// What launches of each kind of operation typically take on a free stream, in ns.
+    /// Typical time of launches of each kind of operation on a free stream, in ns.
     pub(super) launch_ns: ByKind<i64>,
     /// Launch calls that themselves took long, with that time: the first use of a kernel.
     pub(super) loading: HashMap<CallIndex, i64>,
@@ -75,7 +75,7 @@ impl CallChain {
         Some(self.calls[place.checked_sub(1)?])
     }
 
-    /// What handed over to the call at a place.
+    /// The hand-over to the call at a place.
     pub(super) fn hand_over(&self, place: usize) -> Option<HandOver> {
         *self.hand_overs.get(place)?
     }

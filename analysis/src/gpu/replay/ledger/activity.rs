@@ -199,7 +199,7 @@ fn flat(mut ranges: Vec<HostRange>) -> Vec<HostSegment> {
 
 #[derive(Default)]
 struct FlatRanges {
-    /// Each with what those around it set.
+    /// Each with the settings of the ranges around it.
     open: Vec<HostRange>,
     at_ns: u64,
     segments: Vec<HostSegment>,
@@ -262,7 +262,7 @@ mod tests {
     }
 
     proptest! {
-        /// Segments are disjoint, in order, and cover what the ranges cover.
+        /// Segments are disjoint, in order, and cover the same time as the ranges.
         #[test]
         fn segments_are_the_union(ranges in prop::collection::vec((0u64..50, 1u64..20), 0..12)) {
             let covered = |at: u64| ranges.iter().any(|(start, length)| (*start..start + length).contains(&at));

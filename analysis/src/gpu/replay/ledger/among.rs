@@ -33,7 +33,7 @@ pub(crate) struct RankSums {
     pub(crate) early: BTreeMap<usize, LateSums>,
 }
 
-/// The ledger of a device of a rank, and what explains that it was late.
+/// The ledger of a device of a rank, and the explanation of its lateness.
 #[derive(Clone, Debug)]
 pub(crate) struct RankLedger {
     pub(crate) ledger: IdleLedger,

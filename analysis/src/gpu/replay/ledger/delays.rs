@@ -28,7 +28,7 @@ pub(super) struct CausedDelay {
     pub(super) label: IdleLabel,
     /// Place of the edge in the network.
     pub(super) edge: usize,
-    /// What removing the cause changes, negative.
+    /// Change by removing the cause, negative.
     pub(super) by_ns: i64,
 }
 
@@ -137,7 +137,7 @@ impl DelayCauses<'_> {
         }
     }
 
-    /// What the pauses take of a delay.
+    /// The pauses' part of a delay.
     fn paused_ns(&self, edge: crate::gpu::replay::network::EdgeIndex) -> i64 {
         let parts = self.pauses.parts.get(&edge).into_iter().flatten();
         parts.map(|part| part.by_ns).fold(0, later).saturating_neg()
@@ -177,7 +177,7 @@ impl DelayCauses<'_> {
                 take(IdleCause::Host, segment.label, signed(segment.end_ns - segment.start_ns));
             }
         });
-        // What a clock's rounding leaves is the host's.
+        // The remainder of a clock's rounding is the host's.
         take(IdleCause::Host, IdleLabel::default(), i64::MAX);
     }
 

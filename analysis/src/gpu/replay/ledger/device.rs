@@ -35,7 +35,7 @@ impl DeviceGaps {
                 && layout.op_span(ops[*ender]).0 == from
                 && timeline.ops[ops[*ender]].call.is_none()
             {
-                // Of several with the same start, one with a known call.
+                // If several have the same start, one with a known call.
                 *ender = place;
             }
             end_ns = end_ns.max(Some(to));

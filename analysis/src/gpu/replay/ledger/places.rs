@@ -1,4 +1,4 @@
-//! Where in the program idle time comes from, and what samples add to it.
+//! Places in the program that idle time comes from, with samples.
 
 use super::IdleLabel;
 use crate::figure::Location;
@@ -98,7 +98,7 @@ pub(super) fn unseen_functions(timeline: &Timeline) -> HashMap<OpIndex, CallInde
 pub(super) struct CallPlaces {
     /// For calls with a thread that was sampled, or off the CPU for long.
     own: HashMap<CallIndex, NameIndex>,
-    /// Of a function that a thread nearly always calls at the same line.
+    /// For a function that a thread nearly always calls at the same line.
     usual: HashMap<(ThreadIndex, NameIndex), NameIndex>,
 }
 

@@ -1,4 +1,4 @@
-//! What removing a cause, or one place of it, changes in the network.
+//! Changes in the network by removing a cause, or one place of it.
 
 use super::IdleLabel;
 use super::delays::CausedDelay;
@@ -6,7 +6,7 @@ use crate::gpu::idle::IdleCause;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What removing each cause changes.
+/// Changes by removing each cause.
 pub(super) struct Removals {
     /// By cause, then by label: place of the edge, and by how much its delay changes.
     delays: Vec<(usize, i64)>,

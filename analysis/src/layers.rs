@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// PyTorch's memory by layer (`--layers`), measured in some steps of one process. Bytes are sizes of storages,
-/// each counted once: of tied weights at the first layer that has them.
+/// PyTorch's memory by layer (`--layers`), measured in some steps of one process. Bytes are sizes of storages, each
+/// counted once: tied weights count at the first layer that has them.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct LayersReport {
     /// Steps that were measured.
@@ -32,9 +32,9 @@ pub struct LayersReport {
     pub at_end: Option<LayerTotals>,
     /// The layers of that step, most bytes at once first; at most 1,100. The last may be the sum of others.
     pub layers: Vec<LayerReport>,
-    /// What the figures do not contain, or how they are to be read, in any measured step: `saved_forbidden`,
-    /// `own_hooks`, `compiled`, `sharded`, `replicated`, `zero`, `quantized`, `sparse`, `inference`,
-    /// `several_models`, `no_optimizer`, `several_optimizers`, `several_passes`, `other_threads`.
+    /// Limits of the figures, or hints for reading them, in any measured step: `saved_forbidden`, `own_hooks`,
+    /// `compiled`, `sharded`, `replicated`, `zero`, `quantized`, `sparse`, `inference`, `several_models`,
+    /// `no_optimizer`, `several_optimizers`, `several_passes`, `other_threads`.
     #[schemars(with = "Vec<String>")]
     pub remarks: Vec<LayersRemark>,
     /// Memory of its GPUs by the caching allocator, as of the last measured step.
@@ -85,8 +85,8 @@ pub struct LatestLayers {
 /// One layer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LayerReport {
-    /// Path in its model; with several models the class of its model first. Empty: the model itself, or with a
-    /// mark `rest` or `no_layer` what these are.
+    /// Path in its model; with several models the class of its model first. Empty: the model itself, or, with a mark
+    /// `rest` or `no_layer`, the rows that the mark describes.
     pub path: String,
     /// Name of its class; empty if it is of no layer or several.
     pub type_name: String,
@@ -99,7 +99,7 @@ pub struct LayerReport {
     /// `frozen`, `offloaded`, `recomputed`, `not_called`, `rest` (the sum of smaller layers), `no_layer`.
     #[schemars(with = "Vec<String>")]
     pub marks: Vec<LayerMark>,
-    /// How often its forward ran in the step; of `rest` the number of layers.
+    /// How often its forward ran in the step; for `rest` the number of layers.
     pub calls: u64,
     /// Its memory.
     #[serde(flatten)]

@@ -16,16 +16,16 @@ use gctrace_stats::steady::steady_parts;
 use gctrace_stats::trend::{mann_kendall, theil_sen};
 use std::collections::BTreeMap;
 
-/// Fewer samples show no trend, unless they are on a line: of four, no order is rarer than one in twelve.
+/// Fewer samples show no trend, unless they are on a line: with four, no order is rarer than one in twelve.
 const FEWEST: usize = 5;
 /// This many samples on a straight line are a trend whatever their p; for five samples p is 0.0275 at least.
 const FEWEST_ON_A_LINE: usize = 4;
 /// On a line: none is further from the line through the first and the last than this part of the rise.
 const OFF_LINE: f64 = 0.1;
-/// With fewer samples than this what does not rise may yet do so: a wandering value and a rising one look
+/// With fewer samples than this, a series that does not rise may yet do so: a wandering value and a rising one look
 /// alike.
 const FEWEST_TO_DENY: u64 = 8;
-/// What rises by this part of its last value rises, straight or not, if so does its last third.
+/// A series that rises by this part of its last value rises, straight or not, if so does its last third.
 const BY_HALF: f64 = 0.5;
 /// The last third has to take this part of such a rise: what fills up takes less.
 const LAST_PART: f64 = 0.1;
@@ -51,13 +51,13 @@ const LAST_BY: f64 = 2.0 / 3.0;
 const LAST_SHARE: f64 = 1.0 / 3.0;
 /// It has to rise by at least this share of the whole rise per second.
 const LAST_RISE: f64 = 0.5;
-/// A rise is continued for at most so many times the time that it was seen.
+/// A rise is continued for at most this many times its observed time.
 const MOST_EXTRAPOLATED: u64 = 10;
 
 /// Bytes that PyTorch's allocators have allocated and reserved, by type and index of the device.
 pub(crate) type AllocatedMemory = BTreeMap<(i8, i8), (u64, u64)>;
 
-/// Samples of what a process keeps.
+/// Samples of a process's memory and objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeakWatch {
     /// Objects that full collections left.
@@ -70,7 +70,7 @@ pub(crate) struct LeakWatch {
     device: LowestSeries,
 }
 
-/// Of a process, what its trends depend on.
+/// Facts about a process that its trends depend on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WatchedLife {
     /// From when it was recorded, and until when, in ns.
@@ -85,7 +85,7 @@ pub(crate) struct WatchedLife {
 }
 
 impl LeakWatch {
-    /// Adds what a full collection left. Whether the trend may have changed, as of the others.
+    /// Adds the objects that a full collection left. Returns whether the trend may have changed, like the others.
     pub(crate) fn objects(&mut self, at_ns: u64, left: u64) -> bool {
         self.objects.add(at_ns, left)
     }
@@ -99,7 +99,7 @@ impl LeakWatch {
     }
 
     /// The least that the C library kept in the second half of the time, as the program would use the rest again;
-    /// `None` if that was not looked at until the end.
+    /// `None` if it was not read until the end.
     pub(crate) fn kept_bytes(&self) -> Option<u64> {
         let [first, last] = [self.resident.samples().next()?, self.resident.last?];
         let middle_ns = first.0 + last.0.checked_sub(first.0)? / 2;
@@ -187,7 +187,7 @@ impl LeakWatch {
     }
 }
 
-/// The trend of the steady part of what a series has from a time on.
+/// The trend of the steady part of a series from a time on.
 fn trend(
     samples: impl Iterator<Item = (u64, u64)>,
     from_ns: u64,
@@ -295,7 +295,7 @@ pub(super) fn part_trend(
     })
 }
 
-/// Of a series, a time in s from another on, and the value.
+/// A point of a series: the time in s from another on, and the value.
 fn point(from_ns: u64, at_ns: u64, value: u64) -> (f64, f64) {
     (duration_ns(from_ns, at_ns) as f64 / 1e9, value as f64)
 }
@@ -347,13 +347,13 @@ fn reaches(trend: &Trend, more: u64) -> ReachesLimit {
 
 /// Length of the first times of a series, in ns.
 const FIRST_SLOT_NS: u64 = 1_000_000_000;
-/// Of a process that exits a reading or two, once a second.
+/// A process that exits adds a reading or two, one per second.
 const MOST_OF_EXIT: usize = 2;
 /// Samples of a series at most: the slopes of a trend are its square.
 const MOST_SAMPLES: usize = 64;
 
-/// The lowest value of each of at most 64 times of equal length: the remainder when the work of the moment is done.
-/// This length doubles as the series grows. In any order.
+/// The lowest value of each of at most 64 times of equal length: the remainder when temporary work is done. This
+/// length doubles as the series grows. In any order.
 #[derive(Clone, Debug)]
 pub(super) struct LowestSeries {
     slot_ns: u64,

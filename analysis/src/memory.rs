@@ -5,8 +5,8 @@ use gctrace_event::{GcReason, Pause};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Memory of a process, and what its collections gave back: the objects that they freed with all that
-/// these owned.
+/// Memory of a process, and what its collections gave back: the objects that they freed, and all memory that these
+/// objects owned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MemoryReport {
     /// Resident memory as last recorded, in bytes; `null` if unknown.
@@ -31,7 +31,7 @@ pub struct MemoryReport {
 pub(crate) struct MemorySums {
     /// Its sums, and its resident memory, as last reported.
     pub(crate) report: MemoryReport,
-    /// Of a forked process: private and resident memory at the first look and at the last.
+    /// Private and resident memory of a forked process at the first look and at the last.
     private: Option<[(u64, u64); 2]>,
 }
 

@@ -150,8 +150,7 @@ impl TrainingLibrary {
         })
     }
 
-    /// Whether the switch collects generation 1 only, so that what survives two collections is
-    /// never freed.
+    /// Whether the switch collects generation 1 only, so that objects surviving two collections are never freed.
     #[must_use]
     pub fn skips_full_collections(self) -> bool {
         matches!(self, Self::Torchtitan | Self::OlmoCore | Self::Torchtnt)

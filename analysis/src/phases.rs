@@ -108,7 +108,7 @@ impl<'a> JudgedRun<'a> {
         let weight = |report: &PhasesReport| verdict::weight(report);
         let worst = runs.into_iter().max_by(|(a, _), (b, _)| weight(a).cmp(&weight(b)));
         let (_, worst) = worst?;
-        // What an interpreter starts by exec has another command line, or its parent is unknown.
+        // A process that an interpreter starts by exec has another command line, or its parent is unknown.
         let worker = worst.process;
         let is_child = worker.origin == Some(ProcessOrigin::Child);
         let parent = worker.parent.map(|pid| (worker.trace, pid)).filter(|_| is_child);
@@ -244,7 +244,7 @@ impl<'a> JudgedRun<'a> {
         row
     }
 
-    /// What its pauses took in each phase.
+    /// The cost of its pauses in each phase.
     pub(crate) fn report(&self) -> PhasesReport {
         let report = self.report_without_lines();
         PhasesReport { lines: self.lines(report.judged), ..report }

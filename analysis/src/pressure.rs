@@ -17,9 +17,8 @@ pub struct PressureReport {
     pub basis: Basis,
     /// Time covered by counts of containers, in ns.
     pub covered_ns: u64,
-    /// Net containers: containers (objects that the collector tracks) allocated minus those freed
-    /// between collections, summed over all collections. Objects allocated and freed between two
-    /// collections cancel out.
+    /// Net containers: containers (objects that the collector tracks) allocated minus containers freed between
+    /// collections, summed over all collections. Objects allocated and freed between two collections cancel out.
     pub net_containers: u64,
     /// `net_containers` per second of `covered_ns`; `null` if nothing was covered.
     pub net_containers_per_s: Option<f64>,
@@ -64,7 +63,7 @@ pub(crate) struct PressureSums {
     intervals: u64,
     covered_ns: u64,
     net_containers: u64,
-    /// Without what follows from its sums.
+    /// Without the figures derived from its sums.
     arenas: Option<ArenasReport>,
     /// Number of pauses with a known count of the youngest generation, and the sum of these counts.
     counting_pauses: u64,
@@ -132,7 +131,7 @@ impl PressureSums {
 }
 
 impl ArenasReport {
-    /// With what follows from its sums.
+    /// With the figures derived from its sums.
     fn computed(self, arena_bytes: Option<i64>) -> Self {
         let balance = balance(self.mapped, self.unmapped);
         Self {
@@ -146,7 +145,7 @@ impl ArenasReport {
     }
 }
 
-/// Arenas mapped minus those unmapped.
+/// Arenas mapped minus arenas unmapped.
 pub(crate) fn balance(mapped: u64, unmapped: u64) -> i64 {
     let signed = |count| gctrace_units::i64_or_most(count);
     signed(mapped) - signed(unmapped)

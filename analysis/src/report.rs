@@ -12,7 +12,7 @@ mod findings;
 mod phases;
 mod processes;
 
-// What a feature declares `pub` is a part of the report.
+// Everything that a feature declares `pub` is a part of the report.
 pub use crate::allocations::*;
 pub use crate::called::*;
 pub use crate::cleanup::figures::*;
@@ -149,8 +149,8 @@ pub struct Report {
     /// pauses.
     #[serde(skip)]
     pub gpu_cost: Option<GpuCost>,
-    /// Training in parts, for comparisons with other runs; `None` of several runs, and if no process
-    /// collected or took steps.
+    /// Training in parts, for comparisons with other runs; `None` for several runs, and if no process collected or
+    /// took steps.
     #[serde(skip)]
     pub series: Option<TrainingSeries>,
 }
@@ -249,16 +249,16 @@ pub struct Totals {
     pub processes_without_python: u64,
     /// Number of recorded Python processes that never ran the collector.
     pub processes_without_pauses: u64,
-    /// What forked processes copied of the memory that they shared with their parent; `null` if none was looked at.
+    /// Memory shared with their parent that forked processes copied; `null` if none was examined.
     pub copied: Option<CopiedMemory>,
 }
 
-/// Memory of forked processes that was their parent's, until somebody wrote to it.
+/// Memory of forked processes that was their parent's, until a process wrote to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CopiedMemory {
-    /// Number of forked processes that were looked at: the first 16.
+    /// Number of examined forked processes: the first 16.
     pub processes: u64,
-    /// Of these, processes that ran a collection.
+    /// Number of these processes that ran a collection.
     pub collecting: u64,
     /// Memory that they copied, in bytes, up to the last look at each.
     pub bytes: u64,
@@ -266,7 +266,7 @@ pub struct CopiedMemory {
     pub most_bytes: u64,
 }
 
-/// What the pauses of a group have in common.
+/// The common trait of the pauses of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupName {
     /// The generation collected, 0 to 2; `None` if unknown.

@@ -70,8 +70,8 @@ impl SettingsSums {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExplicitCalls {
     threshold: i64,
-    /// Collections of the middle generation since the last full one; `None` until there was one: those before the
-    /// first record count too, as in the parent of a forked process.
+    /// Collections of the middle generation since the last full one; `None` until there was one: collections before
+    /// the first record count too, as in the parent of a forked process.
     middle: Option<i64>,
     previous: Option<u8>,
 }
@@ -116,7 +116,7 @@ impl ExplicitCalls {
 mod tests {
     use super::*;
 
-    /// Of generations in their order, whether each was asked for.
+    /// For generations in their order: whether each collection was explicit.
     fn explicit(generations: &[u8]) -> Vec<bool> {
         let mut calls = ExplicitCalls::under([700, 10, 10]);
         generations.iter().map(|of| calls.is_explicit(*of, GcReason::Unknown)).collect()

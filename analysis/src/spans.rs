@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// What delimits a step, in order of preference: the first that a process has any steps by.
+/// The mark that delimits a step, in order of preference: the first that any steps of a process have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepSource {
@@ -32,7 +32,7 @@ pub enum StepSource {
 }
 
 impl StepSource {
-    /// What a step is, in a word: the annotation, or the mark that delimits it.
+    /// The kind of step, in a word: the annotation, or the mark that delimits it.
     pub fn basis(self) -> &'static str {
         match self {
             Self::ProfilerStep => "ProfilerStep",
@@ -56,7 +56,7 @@ impl From<&NamedMarker> for StepSource {
     }
 }
 
-/// First and last time of something, in ns on the clock of its trace; `None`: of nothing.
+/// First and last time of something, in ns on the clock of its trace; `None` without any.
 pub type FirstToLast = Option<(u64, u64)>;
 
 /// A pause: one run of the collector on one thread.
@@ -123,7 +123,7 @@ pub struct StepSpan {
     pub cpu_ns: Option<u64>,
     /// Its number in the trace, otherwise counted from 0.
     pub number: u64,
-    /// What delimits the step: the profiler or backward passes.
+    /// The mark that delimits the step: the profiler or backward passes.
     pub source: StepSource,
 }
 
@@ -140,7 +140,7 @@ pub struct PackedPauses {
     repeated: u64,
 }
 
-/// What pauses are ordered by. Two with the same are one.
+/// The order of pauses. Two pauses with the same key are one.
 type PauseKey = (u64, u64, ThreadIndex);
 
 /// The previous pause; the next is encoded relative to it.
@@ -212,7 +212,7 @@ impl PackedPauses {
         PackedIter { rest: &self.bytes, last: DeltaBase::default() }
     }
 
-    /// The same by start, each once. Most are there in that order: others take memory for a moment.
+    /// The same by start, each once. Most are in that order already: the others take memory for a short time.
     pub(crate) fn sorted(mut self) -> Self {
         if self.is_unsorted {
             let (pauses, repeated) = self.unpack();

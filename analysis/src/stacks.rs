@@ -47,7 +47,7 @@ impl StackLines {
 }
 
 impl Locations {
-    /// The number of a location; `None` if it is new and there are as many as may be.
+    /// The number of a location; `None` if it is new and no more fit.
     pub(crate) fn insert(&mut self, location: Location, most: usize) -> Option<LocationId> {
         let at = match self.0.len() < most {
             true => self.0.insert_full(location).0,
@@ -272,7 +272,7 @@ pub(crate) struct TraceFrames {
 }
 
 impl TraceFrames {
-    /// Adds a frame; of two with the same id the later counts. Parents may come later.
+    /// Adds a frame; if two have the same id, the later counts. Parents may come later.
     pub(crate) fn add(&mut self, frame: Frame, tree: &mut StackTree) {
         let (id, parent) = (frame.id, frame.parent);
         if self.frames.len() < FRAMES_KEPT

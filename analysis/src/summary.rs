@@ -45,7 +45,7 @@ pub struct ProcessStepRow {
 }
 
 impl Analysis {
-    /// The report over all traces, once [`Analysis::settle`] has counted what waited for the last.
+    /// The report over all traces, once [`Analysis::settle`] has counted the collections that waited for the last.
     pub fn report(&self) -> Report {
         debug_assert!(self.is_settled(), "settle comes before the report");
         let processes = self.process_reports();
@@ -231,7 +231,7 @@ impl Analysis {
         reports
     }
 
-    /// What its timeline and the device memory of its trace show of a process.
+    /// Facts about a process from its timeline and the device memory of its trace.
     fn other_records(&self, process: &ProcessState) -> OtherRecords {
         let mut timelines = self.timelines.iter();
         let timeline = timelines

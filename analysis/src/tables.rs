@@ -43,7 +43,7 @@ pub enum Table {
     Pauses,
     /// Operations with GPU times.
     GpuOps,
-    /// CUDA and NCCL calls; of nested ones the outermost.
+    /// CUDA and NCCL calls; only the outermost of nested ones.
     Calls,
     /// Ranks in collectives that at least two of the traces have in common.
     Collectives,
@@ -97,7 +97,7 @@ pub struct TraceTables<W: Write + Send> {
     files: Vec<TableFile<W>>,
     analysis: Analysis,
     current: CurrentRows,
-    /// What other ranks need of the timelines that were written.
+    /// The parts of the written timelines that other ranks need.
     processes: Vec<ReadProcess>,
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn add_known(sum: &mut Option<u64>, value: Option<u64>) {
     }
 }
 
-/// Extends the time from the first start to the last end of something; `None`: of nothing yet.
+/// Extends the time from the first start to the last end of something; `None`: nothing yet.
 pub(crate) fn extend(span: &mut Option<(u64, u64)>, start_ns: u64, end_ns: u64) {
     let (first, last) = span.get_or_insert((start_ns, end_ns));
     *first = start_ns.min(*first);

@@ -1,8 +1,7 @@
 //! How much of a problem the collector is.
 //!
-//! The limits are choices: one percent is what repeated runs of a training step differ by, and
-//! 100 ms are one step of many models. Shares of less time than that, and of one or two short
-//! pauses, say nothing of a longer run.
+//! The limits are choices: repeated runs of a training step differ by one percent, and 100 ms are one step of many
+//! models. Shares of a shorter time, and of one or two short pauses, say nothing of a longer run.
 //!
 //! A share is CPU time of the collections, of the time without their threads' waits for a CPU. For a program that
 //! makes up for such waits (a timer, a GPU) it is up to duration / (duration - waits) too high. Where the waits are
@@ -88,7 +87,7 @@ fn level_of_share(
 fn training_level(phases: &PhasesReport) -> Level {
     let training = &phases.training;
     let (ratio, count) = (training.paused_ratio, training.pauses.count);
-    // What workers repeat is not as short as one of them.
+    // The repeated work of workers is not as short as one of them.
     let judged_ns = training.unhindered_ns().max(phases.workers.unhindered_ns);
     let longest_ns = training.longest_collection_ns();
     level_of_share(ratio, longest_ns, count, judged_ns, phases.steps.is_some())
@@ -112,7 +111,7 @@ fn start_up_level(phases: &PhasesReport) -> Level {
     }
 }
 
-/// The worse phase, with its level; of two that are equally bad, the one with more time to save.
+/// The worse phase, with its level; if both are equally bad, the phase with more time to save.
 fn judge(phases: &PhasesReport) -> (Level, JudgedPhase) {
     let (training, start_up) = (training_level(phases), start_up_level(phases));
     let by_time = phases.training.collected_ns().cmp(&phases.start_up.collected_ns());

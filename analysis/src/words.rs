@@ -29,12 +29,12 @@ const FREEZE_RISK: &str = "Frozen objects that become garbage in a cycle are nev
 /// The risk of a higher first threshold.
 const THRESHOLDS_RISK: &str = "Cyclic garbage lives up to ten times longer before it is freed";
 
-/// Of explicit collections that are needed, one of so many is made.
+/// One in this many of the needed explicit collections is made.
 pub(crate) const EXPLICIT_EVERY: u64 = 10;
 /// Steps between planned collections.
 pub(crate) const PLANNED_STEPS: u64 = 100;
 
-/// What records the cycles of this command's garbage.
+/// The command that records the cycles of this command's garbage.
 pub(crate) fn find_cycles_command(report: &Report) -> String {
     format!("gctrace --mode inject --garbage cycles -- {}", command(report))
 }
@@ -50,8 +50,8 @@ pub fn command(report: &Report) -> String {
     words.map_or_else(|| "COMMAND".to_owned(), |words| crate::clean::line(&words).into_owned())
 }
 
-/// The text of an advice; `code` and `risk` are empty where there are none. The action is a clause, and what
-/// to type where that is short.
+/// The text of an advice; `code` and `risk` are empty where there are none. The action is a clause, with the code or
+/// command to type if it is short.
 #[derive(Default)]
 pub(crate) struct AdviceText {
     pub(crate) action: String,

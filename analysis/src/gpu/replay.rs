@@ -1,11 +1,10 @@
 //! The schedule of a job, rebuilt under changed pauses.
 //!
-//! Overlap is not cause: a pause behind a full launch queue costs nothing, and a pause that drains
-//! the queue is paid for later. So a [`ReplayModel`] learns from the measured times what waited for
-//! what and how long everything takes on its own, and [`ReplayModel::replay`] computes when
-//! everything would have happened without some pauses, or with others. Unchanged, it gives the
-//! measured times exactly. A shorter pause never makes anything later: order is fixed, and every
-//! time is the latest of (something before it + a delay).
+//! Overlap is not cause: a pause during a full launch queue costs nothing, and a pause that drains the queue is paid
+//! for later. So a [`ReplayModel`] learns from the measured times the waits between things, and how long everything
+//! takes on its own. [`ReplayModel::replay`] computes when everything would have happened without some pauses, or
+//! with others. Unchanged, it gives the measured times exactly. A shorter pause never makes anything later: order is
+//! fixed, and every time is the latest of (something before it + a delay).
 //!
 //! Assumptions where the trace is silent are documented where they are made: `threads.rs`
 //! (hand-overs between threads), `pauses.rs` (the GIL), `waits.rs` (waits between streams),
@@ -111,7 +110,7 @@ pub struct CollectiveMember {
     pub op: OpIndex,
 }
 
-/// What differs in a replay. The default changes nothing.
+/// Changes in a replay. The default changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayChange {
     /// New lengths of pauses; pauses not listed keep theirs. If a pause is listed twice, the last
@@ -170,7 +169,7 @@ impl ReplayChange {
     }
 }
 
-/// A model of a job: what waited for what and how long everything took on its own.
+/// A model of a job: the waits between things and how long everything took on its own.
 #[derive(Clone, Debug)]
 pub struct ReplayModel {
     inner: Arc<ModelParts>,

@@ -1,5 +1,4 @@
-//! The replays behind a report: each timeline is learned once, its jobs are then solved from what
-//! was learned.
+//! The replays for a report: each timeline is learned once, its jobs are then solved from the results.
 //!
 //! `LearnedTimeline::of` unpacks one timeline, with the kernels of it that are collectives and the
 //! changes that are asked for; afterwards no replay needs the timeline.
@@ -40,9 +39,8 @@ pub(crate) struct LearnedTimeline {
 }
 
 impl LearnedTimeline {
-    /// `meets`: its kernels that other ranks take part in, of those at hand; more than these do not
-    /// matter. `changes`: of the timeline 0.
-    /// Returns why its devices were idle, too.
+    /// `meets`: its kernels that other ranks take part in, from the kernels at hand; more than these do not matter.
+    /// `changes`: of the timeline 0. Returns why its devices were idle, too.
     fn of(
         kept: &KeptTimeline,
         meets: &[OpIndex],
@@ -167,7 +165,7 @@ impl JobReplays {
         with_steps.filter(|(timeline, _)| timeline.gpu_part != Some(GpuPart::Kept))
     }
 
-    /// Number of times in a joined job, and at least what its delays take of their numbers.
+    /// Number of times in a joined job; at least its number of delays / `MAX_EDGES`.
     fn timestamps(&self, job: &RankJob) -> u64 {
         let members = job.members.iter();
         let skeletons = members.filter_map(|member| self.learned.get(member.timeline));
@@ -194,7 +192,7 @@ impl JobReplays {
         Some(JoinedSkeletons::join(&skeletons, &offsets_ns, job.meetings()))
     }
 
-    /// What the pauses of each timeline cost that had some, as if it ran alone.
+    /// The cost of each timeline's pauses, if it had any, as if it ran alone.
     pub(crate) fn causes(&self) -> impl Iterator<Item = &CauseReport> {
         self.learned.iter().filter_map(|learned| learned.cause.as_ref())
     }

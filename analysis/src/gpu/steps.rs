@@ -47,7 +47,7 @@ pub struct ProcessSteps {
     pub rank: Option<u32>,
     /// Id of the thread that ran the steps.
     pub tid: u32,
-    /// What delimits the steps.
+    /// The mark that delimits the steps.
     pub source: StepSource,
     /// Number of steps of the thread `tid`; the other figures are about these.
     pub count: u64,
@@ -285,7 +285,7 @@ impl<'a> ProcessStepTable<'a> {
         })
     }
 
-    /// Of all steps; `None` if unknown of any.
+    /// Causes over all steps; `None` if they are unknown for any.
     fn causes(&self) -> Option<Vec<IdlePart>> {
         let mut sums: BTreeMap<IdleCause, u64> = BTreeMap::new();
         for step in &self.steps {
@@ -355,7 +355,7 @@ pub(crate) fn warm_up(steps: &[StepSpan]) -> usize {
     steps.iter().take_while(|step| length_ns(step) > long_ns).count()
 }
 
-/// The thread with the most steps; of several the first.
+/// The thread with the most steps; the first of several.
 pub(crate) fn busiest_thread(timeline: &ProcessTimeline) -> Option<ThreadIndex> {
     let mut counts: BTreeMap<ThreadIndex, usize> = BTreeMap::new();
     for step in &timeline.steps {

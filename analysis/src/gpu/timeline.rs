@@ -57,7 +57,7 @@ pub struct ProcessTimeline {
     pub pauses: Vec<PauseSpan>,
     /// Pauses of a process of gctrace's trace with no other records here, by start.
     pub packed: Arc<PackedPauses>,
-    /// Training steps by start; of one thread, they do not overlap.
+    /// Training steps of one thread, by start; they do not overlap.
     pub steps: Vec<StepSpan>,
     /// Records of the trace that were ignored.
     pub ignored: IgnoredWork,
@@ -288,7 +288,7 @@ pub struct CodeSpan<T = ThreadIndex> {
     pub end_ns: u64,
     /// The thread that ran it.
     pub thread: T,
-    /// What `name` names.
+    /// Kind of the named code.
     pub kind: HostCodeKind,
     /// Its name, as the profiler writes it.
     pub name: NameIndex,

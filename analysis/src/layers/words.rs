@@ -74,7 +74,7 @@ pub fn marks(layer: &LayerReport) -> String {
     marks.chain(calls).chain(tied).collect::<Vec<String>>().join("; ")
 }
 
-/// What the figures do not contain, a sentence each.
+/// Limits of the figures, a sentence each.
 pub fn remarks(layers: &LayersReport) -> Vec<String> {
     let mut sentences: Vec<String> =
         layers.remarks.iter().filter_map(|remark| sentence(*remark)).map(str::to_owned).collect();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const MOST_LINES: usize = 256;
 /// Lines that are reported.
 const REPORTED: usize = 3;
-/// What grows slower than this part of the first is not.
+/// A line that grows slower than this part of the first does not count.
 const NOTABLE: f64 = 0.2;
 /// Share of the resident memory's rise that the objects of lines that grow explain, if it is theirs.
 const EXPLAINED: f64 = 0.5;
@@ -30,7 +30,7 @@ struct AliveSeries {
     bytes: LowestSeries,
 }
 
-/// What grows at a line: objects, and bytes if they rise.
+/// Growth at a line: objects, and bytes if they rise.
 type Growing<K> = (K, Trend, Option<Trend>);
 
 impl AliveByLine<NodeId> {
@@ -91,7 +91,7 @@ impl<K: Copy + Ord> AliveByLine<K> {
         if resident.is_some_and(|resident| explained >= resident.per_s * EXPLAINED) {
             heap.outside_python = Some(false);
         }
-        // By what the process is short of.
+        // By the resource that the process is short of.
         let weight = |line: &Growing<K>| match resident {
             Some(_) => bytes(line),
             None => line.1.per_s,

@@ -1,12 +1,12 @@
-//! What a process keeps over time, as figures.
+//! Growth of a process over time, as figures.
 
 use crate::figure::{Basis, Location};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What a process keeps over time, after its warm-up: of each series the last part that one straight
-/// line describes, from the first training step after the warm-up on, if steps are known. A series has at
-/// most 64 samples, each the lowest value of its time.
+/// Growth of a process over time, after its warm-up: for each series, the last part that one straight line describes,
+/// from the first training step after the warm-up on, if steps are known. A series has at most 64 samples, each the
+/// lowest value of its time.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HeapTrend {
     /// Always inferred: the trend of samples.
@@ -45,7 +45,7 @@ impl HeapTrend {
     /// A rise that takes this long, in ns, is no set-up: services take minutes for theirs.
     const NO_SET_UP_NS: u64 = 600_000_000_000;
 
-    /// What rises.
+    /// The rising trends.
     fn rising(&self) -> impl Iterator<Item = Trend> {
         let all = [self.objects, self.resident, self.device];
         all.into_iter().flatten().filter(|trend| trend.rises)
@@ -56,7 +56,7 @@ impl HeapTrend {
         self.rising().next().is_some()
     }
 
-    /// The longest time of what rises or, if nothing does, of any trend, in ns.
+    /// The longest time of the rising trends or, if none rises, of any trend, in ns.
     pub fn duration_ns(&self) -> u64 {
         let all = [self.objects, self.resident, self.device];
         let longest =
@@ -64,8 +64,7 @@ impl HeapTrend {
         longest(&mut self.rising()).or_else(|| longest(&mut all.into_iter().flatten())).unwrap_or(0)
     }
 
-    /// Whether what rises may be its set-up still: no steps show the end of it, and it is no longer than
-    /// set-up may be.
+    /// Whether the rise may still be its set-up: no steps show the end of it, and it is no longer than set-up may be.
     pub fn may_be_set_up(&self) -> bool {
         !self.has_set_up && self.duration_ns() < Self::NO_SET_UP_NS
     }

@@ -111,7 +111,7 @@ pub const GPU_MEMORY: Figure<ProcessFigures> =
         }).collect()),
         "GPU memory of the process (NVML)").column("GPUMEM", 6);
 
-/// What a process does and has.
+/// Activity and memory of a process.
 pub const PROCESS: &[Figure<ProcessFigures>] = &[
     metric("paused", (Ns, Total, MEASURED), One(|process| Some(Whole(process.paused_ns))),
         "Time in which at least one collection of the process ran; the rate is the share of wall time"),

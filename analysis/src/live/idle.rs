@@ -1,15 +1,14 @@
 //! Why the devices of one process were idle, as far as the live view can know it.
 //!
-//! Owns a coarse form of the report's idle ledger, in one pass and bounded memory. The report
-//! replays the run without each cause. Here the program is one sequence of calls and each device
-//! one queue, so that the run without some causes is two numbers: how much earlier the program is,
-//! and how much earlier the device. A gap closes by the difference of both; what the next cause
-//! closes of it is that cause's. A call that waits for the device takes the program's lead away,
-//! unless it is removed itself.
+//! Owns a coarse form of the report's idle ledger, in one pass and bounded memory. The report replays the run without
+//! each cause. Here the program is one sequence of calls and each device one queue, so that the run without some
+//! causes is two numbers: how much earlier the program is, and how much earlier the device. A gap closes by the
+//! difference of both; the next cause gets the part that it closes. A call that waits for the device takes the
+//! program's lead away, unless it is removed itself.
 //!
-//! Calls are known about half a second late, so operations are looked at [`SETTLED_NS`] late. What
-//! only annotations show (waiting for data, files, other ranks) is the host's here, and operations of
-//! several streams are in each other's way unseen.
+//! Calls are known about half a second late, so operations are examined [`SETTLED_NS`] late. Waits that only
+//! annotations show (for data, files, other ranks) count as the host's here. Operations of several streams are in
+//! each other's way unseen.
 
 use super::HISTORY_SECONDS;
 use super::ring::{BUCKET_NS, BucketRing, bucket};
@@ -34,8 +33,8 @@ type Lead = [u64; REMOVED.len()];
 const SETTLED_NS: u64 = 2_000_000_000;
 /// Records that wait, and starts of launches: 3 MiB each. With more, they wait for a shorter time.
 const PENDING: usize = 1 << 16;
-/// Typical times of CUDA, as in the report: from a launch to its operation; of a call that waits for
-/// nothing; from the end of an operation to the return of the call that waited for it.
+/// Typical times of CUDA, as in the report: from a launch to its operation; of a call without a wait; from the end of
+/// an operation to the return of the call that waited for it.
 const LAUNCH_NS: u64 = 4_000;
 const UNBLOCKED_NS: u64 = 3_000;
 const RETURN_NS: u64 = 5_000;
@@ -45,7 +44,7 @@ const BLOCKED_COPY_NS: u64 = 20_000;
 const BACK_TO_BACK_NS: u64 = 30_000;
 /// Launches that CUDA accepts ahead of the device.
 const QUEUE: usize = 1_024;
-/// Last ends of operations that are kept of a device, to know what a call waited for.
+/// Last ends of operations kept per device, to find the operation that a call waited for.
 const ENDS: usize = 16;
 /// Copies with a call not examined yet; a blocking copy is the last but a few.
 const COPIES: usize = 64;
@@ -73,7 +72,7 @@ pub(super) struct LiveIdle {
     ended: bool,
 }
 
-/// A record that waits for those before it; in order of time.
+/// A record that waits for earlier ones; in order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PendingRecord {
     /// End of a pause or call, start of an operation.

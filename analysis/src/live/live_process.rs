@@ -39,12 +39,12 @@ pub(super) struct LiveProcess {
     /// How its heap grows, computed when a full collection changes it.
     pub(super) trend: Option<HeapTrend>,
     pub(super) alive: AliveByLine<StackLines>,
-    /// Where what grows fastest is born.
+    /// Birth line of the fastest growing objects.
     pub(super) born: Option<StackLines>,
     /// Starts of pauses, sorted.
     starts: VecDeque<u64>,
     pub(super) gpus: ProcessGpus,
-    /// Why its GPUs were idle; of a process that CUPTI records.
+    /// Why its GPUs were idle; only if CUPTI records the process.
     pub(super) idle: Option<Box<LiveIdle>>,
     pub(super) steps: Option<Box<LiveSteps>>,
     pub(super) auto: Option<Box<AutoFigures>>,

@@ -72,7 +72,7 @@ pub struct SnapshotTotals {
     pub collections: CollectionCounts,
     /// Number of processes that ran Python.
     pub processes: u64,
-    /// Of these, the number that ended.
+    /// The number of these that ended.
     pub ended: u64,
     /// Pauses that ended in the interval, by generation (0, 1, 2, unknown).
     pub interval_pauses: [u64; GENERATIONS],
@@ -150,8 +150,8 @@ pub struct ProcessDetail {
     pub layers: Option<LatestLayers>,
     /// The most recent steps, oldest first, at most 60.
     pub steps: Vec<StepFigures>,
-    /// What delimits the steps: `backward pass` (start to start), or the name of the profiler's
-    /// annotation; empty without steps.
+    /// The mark that delimits the steps: `backward pass` (start to start), or the name of the profiler's annotation;
+    /// empty without steps.
     #[serde(serialize_with = "basis")]
     #[schemars(with = "String")]
     pub step_basis: Option<StepSource>,
@@ -279,7 +279,7 @@ pub struct GpuBusy {
     /// Idle time from the first to the last known operation, in ns. May decrease when the record of
     /// an operation arrives late.
     pub total_idle_ns: u64,
-    /// Of `total_idle_ns`, time during pauses of the process, in ns. May decrease likewise.
+    /// The part of `total_idle_ns` during pauses of the process, in ns. May decrease likewise.
     pub total_idle_in_gc_ns: u64,
 }
 
@@ -453,11 +453,11 @@ pub struct HeapObjects {
 /// How fast a process allocates, by the latest records of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PressureFigures {
-    /// Net containers per second: containers allocated minus those freed, inferred from the
-    /// collections. Absent if these do not report it (`--mode inject`).
+    /// Net containers per second: containers allocated minus containers freed, inferred from the collections. Absent
+    /// if these do not report it (`--mode inject`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub net_containers_per_second: Option<u64>,
-    /// Bytes of arenas mapped minus those unmapped, per second; absent if they are not recorded.
+    /// Bytes of arenas mapped minus arenas unmapped, per second; absent if they are not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arena_bytes_per_second: Option<i64>,
     /// Allocations per second of the program's CPU time; absent without `--alloc`.

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 /// Threads of a process with steps, times markers of them: programs have one to three.
 const THREADS: usize = 16;
 
-/// Steps of one process, and what paused within them.
+/// Steps of one process, and the pauses within them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveSteps {
     threads: Vec<ThreadSteps>,

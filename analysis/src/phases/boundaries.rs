@@ -160,7 +160,7 @@ impl PhaseSums {
         let duration_ns = duration_ns(start_ns, end_ns);
         let mut over_time_ns = self.paused.finish();
         let paused_ns = over_time_ns.iter().sum();
-        // Of nothing, or of a phase that is too short, no course is shown.
+        // If the phase is empty or too short, no course is shown.
         let parts = if duration_ns < PARTS || paused_ns == 0 { 0 } else { PARTS as usize };
         over_time_ns.truncate(parts);
         PhaseReport {
@@ -177,7 +177,7 @@ impl PhaseSums {
 }
 
 impl PhaseReport {
-    /// Adds what a pause was started by, took and freed.
+    /// Adds a pause: its cause, its time and the objects it freed.
     fn add(&mut self, pause: &PauseSpan, cause: GcReason, work_ns: u64) {
         self.pauses.add(pause.duration_ns());
         self.longest_ns = self.longest_ns.max(Some(pause.duration_ns()));
@@ -208,7 +208,7 @@ pub(crate) fn training_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
     }
 }
 
-/// What a stack shows of the program.
+/// The place of the program that a stack shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At<'a> {
     /// The program imports a module.
@@ -448,7 +448,7 @@ mod tests {
     fn imports_end_before_a_line_that_imports_once_more() {
         let pauses: Vec<PauseSpan> = (0..50).map(|index| at(index * 20)).collect();
         let timeline = ProcessTimeline { pauses, ..ProcessTimeline::default() };
-        // The program works from 300 ns on, at one line; of a module that it loads later much is imported.
+        // The program works from 300 ns on, at one line; a module that it loads later imports much.
         let same = line(7);
         let work = |pause: &PauseSpan| {
             let imports = pause.start_ns < 300 || (500..800).contains(&pause.start_ns);

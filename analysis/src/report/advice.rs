@@ -34,7 +34,7 @@ pub struct AdviceEffect {
     /// What this change saved in measured programs; `null` if it was measured in too few, or depends on the program.
     pub usual: Option<UsualGain>,
     /// Upper bound of the memory that it gives back, in bytes: how far the resident memory rose, the most that one
-    /// collection gave back, or what the C library keeps. `null` if that is unknown, or little.
+    /// collection gave back, or the memory kept by the C library. `null` if it is unknown, or little.
     pub gives_back_at_most_bytes: Option<u64>,
     /// Settings that make the change, as `gctrace apply --gc` takes them (`threshold=50000,10,10`); `null` if
     /// it changes the program.
@@ -42,7 +42,7 @@ pub struct AdviceEffect {
 }
 
 impl AdviceEffect {
-    /// That it saves this time at most, in ns.
+    /// An effect that saves at most this time, in ns.
     pub(crate) fn saves(at_most_ns: u64) -> Self {
         Self { saves_at_most_ns: Some(at_most_ns), ..Self::default() }
     }
@@ -93,25 +93,25 @@ pub enum AdviceId {
     BreakCycles,
     /// Record the cycles in the garbage: no setting is known to save time.
     FindCycles,
-    /// Freeze everything when the interpreter ends: its last collections traverse the heap for nothing.
+    /// Freeze everything when the interpreter ends: its last collections traverse the heap and free nothing.
     FreezeAtExit,
-    /// Find what holds the objects that pile up.
+    /// Find the holders of the objects that pile up.
     FindHolders,
-    /// Share what forked processes read: counting references copies it.
+    /// Share the data that forked processes read: counting references copies it.
     ShareBuffers,
-    /// Let the C library give back what the program freed.
+    /// Let the C library give freed memory back.
     TrimHeap,
     /// Collect now and then: garbage piles up that no collection frees.
     CollectSometimes,
     /// Let training wait less for its data: more workers, or a faster line.
     FasterData,
-    /// Run what holds the GIL elsewhere.
+    /// Move the code that holds the GIL elsewhere.
     FreeGil,
     /// Hold a lock for less time.
     FreeLock,
-    /// Change what an idle GPU waits for.
+    /// Change the cause of an idle GPU's wait.
     KeepGpuBusy,
-    /// See what a collection that does not end waits for.
+    /// See the cause of the wait in a collection that does not end.
     DumpHang,
     /// Inspect `gc.garbage`.
     Uncollectable,

@@ -6,7 +6,7 @@ use gctrace_stats::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Count and time of pauses, by what caused them.
+/// Count and time of pauses, by cause.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct ByCause {
     /// Automatic full collections.

@@ -160,8 +160,8 @@ impl From<UnseenCollections> for UnseenReport {
 pub struct DeletedReport {
     /// Number of segments that are deleted.
     pub segments: u64,
-    /// Time from the start of the recording to the first segment that is left, in ns; of several recordings
-    /// the sum.
+    /// Time from the start of the recording to the first segment that is left, in ns; for several recordings, the
+    /// sum.
     pub time_ns: u64,
     /// All pauses in that time; pauses that were only counted are among them.
     pub pauses: PauseTotal,
@@ -171,7 +171,7 @@ pub struct DeletedReport {
     pub generations: Vec<DeletedGeneration>,
     /// All times off the CPU in that time that were recorded, of threads each.
     pub waits: PauseTotal,
-    /// All operations on GPUs in that time that were recorded; of several at once the time of each.
+    /// All operations on GPUs in that time that were recorded; the time of each counts, also of simultaneous ones.
     pub operations: PauseTotal,
     /// All calls of CUDA and NCCL in that time that were recorded.
     pub calls: PauseTotal,
@@ -200,7 +200,7 @@ pub struct DeletedGeneration {
 /// out: the part with the longest pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OmittedGpuReport {
-    /// The operations that were only counted, and their time on GPUs; of several at once each counts.
+    /// The operations that were only counted, and their time on GPUs; each counts, also simultaneous ones.
     pub operations: PauseTotal,
     /// The calls of CUDA and NCCL that were only counted, and the time of threads in them.
     pub calls: PauseTotal,
@@ -220,8 +220,8 @@ pub struct MissingData {
     /// Whether every process that may have run Python was examined, so that nothing is missing beyond these counts.
     /// `null` if a trace does not contain this: older versions, other tools, and traces without a last line.
     pub every_process_examined: Option<bool>,
-    /// Collections that the library could not see, over all traces; `null` if no trace states it: those
-    /// of probes, of older versions and of other tools, and without a last line.
+    /// Collections that the library could not see, over all traces; `null` if no trace states it. Traces of probes,
+    /// of older versions and of other tools, and traces without a last line, do not.
     pub unseen: Option<UnseenReport>,
     /// Pauses shorter than `--min-pause`: counted without details. Their time is in the totals.
     pub omitted: PauseTotal,

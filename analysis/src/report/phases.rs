@@ -29,15 +29,14 @@ pub struct PhasesReport {
     pub(crate) workers: Workers,
     /// The phase that the verdict is about.
     pub judged: JudgedPhase,
-    /// What the start and the end of training were recognized by.
+    /// The mark that the start and the end of training were recognized by.
     pub training_by: TrainingMark,
     /// Number of training steps, without the warm-up's; `null` if no steps are known.
     pub steps: Option<u64>,
-    /// Imports, setup, and the first steps while they last more than three times the median; without
-    /// known steps the imports, or what precedes the first fork of a worker.
+    /// Imports, setup, and the first steps while they last more than three times the median; without known steps the
+    /// imports, or the time before the first fork of a worker.
     pub start_up: PhaseReport,
-    /// Training steps; without known steps what follows the start-up, up to the shutdown of the
-    /// interpreter.
+    /// Training steps; without known steps the time after the start-up, up to the shutdown of the interpreter.
     pub training: PhaseReport,
     /// Resident memory when its start-up ended, in bytes: the last reading until then. `null` if there is none.
     pub start_up_bytes: Option<u64>,
@@ -80,8 +79,8 @@ impl PhasesReport {
     }
 }
 
-/// What marks the start and the end of training: steps, from the first one after the warm-up to the
-/// end of the last, or what stands for them.
+/// The mark of the start and the end of training: steps, from the first one after the warm-up to the end of the last,
+/// or a substitute for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingMark {
@@ -172,7 +171,7 @@ impl PhaseReport {
     /// follows, and when, is unknown.
     pub(crate) const FEWEST_PAUSES: u64 = 3;
 
-    /// What its pauses took without waits for a CPU, in ns; wall time where that is unknown.
+    /// Time of its pauses without waits for a CPU, in ns; wall time where that is unknown.
     pub fn collected_ns(&self) -> u64 {
         self.without_waits(self.paused_cpu_ns, self.paused_ns)
     }
@@ -215,7 +214,7 @@ impl PhaseReport {
 /// runs), or of equal time if no steps are known. Steps that do not fill a part are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrainingSeries {
-    /// What the steps were recognized by.
+    /// The mark that the steps were recognized by.
     pub training_by: TrainingMark,
     /// The parts, by time; at least one.
     pub parts: Vec<TrainingPart>,

@@ -199,7 +199,7 @@ pub struct InterpreterReport {
     pub found_by: String,
 }
 
-/// How a trace was recorded by gctrace, and what that mode cannot record.
+/// How a trace was recorded by gctrace, and the limits of that mode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RecordedReport {
     /// `ebpf`: by kernel probes; `inject`: in-process; `both`.

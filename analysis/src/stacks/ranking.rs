@@ -25,7 +25,7 @@ pub struct LinesReport {
     /// Of the pauses with a stack: it was deeper than `--stack-depth`, so its outermost frames are
     /// unknown.
     pub stack_too_deep: PauseTotal,
-    /// Of `stack_too_deep`: no recorded frame is in the program's own code.
+    /// The part of `stack_too_deep` without a recorded frame in the program's own code.
     pub own_line_too_deep: PauseTotal,
     /// Of the pauses with a stack: the innermost frame could not be read.
     pub unreadable: PauseTotal,
@@ -86,7 +86,7 @@ pub struct LineReport {
     pub location: Location,
     /// Count and time of the pauses with this line.
     pub pauses: PauseTotal,
-    /// Share of the time of all pauses, including those without a stack, 0 to 1.
+    /// Share of the time of all pauses, including pauses without a stack, 0 to 1.
     pub time_ratio: f64,
     /// Longest of these pauses, in ns.
     pub max_ns: u64,
@@ -112,7 +112,7 @@ pub struct StackReport {
     pub frames: Vec<Location>,
     /// Count and time of the pauses that started with exactly this stack.
     pub pauses: PauseTotal,
-    /// Share of the time of all pauses, including those without a stack, 0 to 1.
+    /// Share of the time of all pauses, including pauses without a stack, 0 to 1.
     pub time_ratio: f64,
     /// Longest of these pauses, in ns.
     pub max_ns: u64,
@@ -142,7 +142,7 @@ impl RankingLimits {
 /// Sums over one or more processes, on the way to a report.
 pub(crate) struct StackRanking<'a> {
     tree: &'a StackTree,
-    /// Time of all pauses, those without a stack included.
+    /// Time of all pauses, including pauses without a stack.
     all_ns: u64,
     lines: LinesReport,
     innermost: BTreeMap<LocationId, LineGroup>,

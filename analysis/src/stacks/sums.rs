@@ -6,7 +6,7 @@ use crate::pauses::{GENERATIONS, REASONS, generation_index, reason_index};
 use gctrace_event::{FrameId, GcReason, Pause};
 use std::collections::{BTreeMap, HashMap};
 
-/// Distinct stacks kept per process; those beyond count as not readable.
+/// Distinct stacks kept per process; further ones count as not readable.
 const STACKS_KEPT: usize = 100_000;
 /// No frame has this name: they are counted from 1.
 const NO_FRAME: FrameId = 0;

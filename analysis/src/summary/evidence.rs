@@ -30,7 +30,7 @@ impl Analysis {
         }
     }
 
-    /// What bounds of pauses depend on beside a timeline.
+    /// Facts that bounds of pauses depend on, in addition to a timeline.
     pub(super) fn bounds_context(&self) -> impl Fn(&Timeline) -> BoundsContext {
         let attached = self.processes.iter().filter(|process| {
             let described = process.sums.described.as_ref();
@@ -103,7 +103,7 @@ impl Analysis {
         };
         let recorded = sums.values().filter(|sums| !sums.elsewhere);
         let own = cost(false);
-        // Of recordings with a cost, all or none.
+        // All recordings with a cost, or none.
         let with_cost = || ends().filter(|end| !end.probes.is_empty());
         let cpu_ns = with_cost().map(|end| end.cpu_ns).collect::<Option<Vec<u64>>>();
         let cpu_ns = cpu_ns.map(sum).filter(|cpu_ns| *cpu_ns > 0);

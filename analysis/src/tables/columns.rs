@@ -7,7 +7,7 @@ pub(super) struct ParquetColumn {
     pub(super) kind: ColumnKind,
 }
 
-/// What a column contains. Only [`ColumnKind::Time`] and [`ColumnKind::Trace`] have no nulls.
+/// Content of a column. Only [`ColumnKind::Time`] and [`ColumnKind::Trace`] have no nulls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnKind {
     /// Nanoseconds, never null; rows of a trace are sorted by the first such column.

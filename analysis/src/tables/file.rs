@@ -40,7 +40,7 @@ pub(super) struct TableFile<W: Write + Send> {
     out: SerializedFileWriter<W>,
     columns: Vec<Values>,
     rows: usize,
-    /// Of these, rows of earlier traces.
+    /// Number of these rows that belong to earlier traces.
     earlier_rows: usize,
     texts: Vec<ByteArray>,
     text_indices: HashMap<String, usize>,
@@ -253,7 +253,7 @@ fn properties(table: Table) -> Result<WriterProperties, ParquetError> {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("gctrace ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(about))
-        // Of row groups: finer ones would take more room than the values of a small table.
+        // Statistics of row groups: finer ones would take more room than the values of a small table.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?));

@@ -148,7 +148,7 @@ table! { GPU_OPS, operation(of: RowProcess, timeline: &'a Timeline, op: &Op, byt
     seq: Number = op.sequence.map(SmallNumber::get),
 }
 
-/// A call with its layer, or launches that were only counted: those have neither a function nor a length.
+/// A call with its layer, or launches that were only counted: these have neither a function nor a length.
 #[derive(Clone, Copy)]
 struct CallOrLaunches<'a> {
     thread: ThreadIndex,

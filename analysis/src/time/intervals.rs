@@ -46,8 +46,8 @@ impl Intervals {
         length(self.within(start, end))
     }
 
-    /// Removes from `rest` what the union covers, and returns its length. `rest` is sorted and
-    /// disjoint, and stays so.
+    /// Removes the part covered by the union from `rest`, and returns its length. `rest` is sorted and disjoint, and
+    /// stays so.
     pub(crate) fn take_from(&self, rest: &mut Vec<(u64, u64)>) -> u64 {
         if self.spans.is_empty() || rest.is_empty() {
             return 0;

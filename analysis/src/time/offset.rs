@@ -81,7 +81,7 @@ fn thinned(series: &[TimestampPair]) -> Vec<TimestampPair> {
         .map(|series| TimestampPair { moved: thin(&series.moved), fixed: thin(&series.fixed) });
     let thin: Vec<TimestampPair> = thin.collect();
     let left: usize = thin.iter().map(|series| series.fixed.len()).sum();
-    // Of timestamps as regular as a clock's, none is distinctive.
+    // If timestamps are as regular as a clock's, none is distinctive.
     let every = left.div_ceil(KEPT).max(1);
     let sparse = thin.into_iter().map(|series| TimestampPair {
         fixed: series.fixed.into_iter().step_by(every).collect(),
@@ -185,8 +185,8 @@ pub(crate) const TOLERANCE_NS: i64 = 1_000_000;
 const FINE_NS: i64 = 20_000;
 /// Pairs of times that are tried; more are thinned out,
 const PAIRS: usize = 1 << 17;
-/// but to no fewer than this many of the moving timestamps of a kind: those without a counterpart
-/// must not be all that remains.
+/// but to no fewer than this many of the moving timestamps of a kind: timestamps without a counterpart must not be
+/// the only ones left.
 const FEWEST_MOVING: usize = 64;
 /// Candidates kept of each width.
 const CANDIDATES: usize = 24;
@@ -228,7 +228,7 @@ fn crowded(differences: &[i64], width_ns: i64) -> Vec<i64> {
     let order = |(count, middle): &(usize, i64)| (Reverse(*count), *middle);
     let mut windows = windows(differences, 2 * width_ns);
     let mut found: Vec<i64> = Vec::new();
-    // Only so many are sorted as are needed, the fullest first.
+    // Only as many are sorted as needed, the fullest first.
     let (mut rest, mut part) = (windows.as_mut_slice(), SORTED);
     while !rest.is_empty() {
         let count = part.min(rest.len());

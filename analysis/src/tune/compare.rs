@@ -14,7 +14,7 @@ pub const MOST_RUNS: usize = 12;
 /// many runs. Programs on machines that others use vary by 5 to 20 %.
 const USUAL_NOISE: f64 = 0.1;
 const USUAL_WEIGHT: u32 = 3;
-/// Of intervals, and of claims by chance over all looks.
+/// p of intervals, and of claims by chance over all looks.
 const SIGNIFICANT: f64 = 0.05;
 
 /// The means of one run.
@@ -37,7 +37,7 @@ pub struct Measured {
 /// Runs with one setting each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredRuns {
-    /// What the times are of.
+    /// Unit of the times.
     pub unit: TuneUnit,
     /// The runs of each setting, in the order of the settings.
     pub of_settings: Vec<Vec<Measured>>,
@@ -147,7 +147,7 @@ impl ComparedClock {
         Some(Self { of_settings, variance, freedom: others.1, looks: runs.looks.max(1) })
     }
 
-    /// Of a setting from the first one.
+    /// Difference of a setting from the first one.
     fn difference(&self, at: usize) -> Option<MeasuredDifference> {
         let first = self.of_settings.first().filter(|first| first.len() >= FEWEST_RUNS)?;
         let these = self.of_settings.get(at)?;
@@ -170,7 +170,7 @@ impl ComparedClock {
             p.map(|p| (p * looks).min(1.0))
         };
         let is_known = these.iter().chain(first).all(|time| time.collecting.is_some());
-        // Less time with as many collections is chance.
+        // Less time with the same number of collections is chance.
         let p_value = match all.difference < 0.0 && is_known {
             true if collecting.difference >= 0.0 => 1.0,
             true => p_of(all)?.max(p_of(collecting)?),

@@ -15,12 +15,12 @@ pub struct TuneReport {
     pub outcome: TuneOutcome,
     /// The setting with the largest gain, if there is one: by the means, others may be as fast.
     pub best: Option<String>,
-    /// The command that runs the program with this setting, without a measurement. Where none is proven, with the one
-    /// that most likely gains; `null`: there is none.
+    /// The command that runs the program with this setting, without a measurement. Where no setting is proven, with
+    /// the setting that most likely gains; `null`: there is none.
     pub apply: Option<String>,
     /// Whether the settings alternated in blocks of steps of one run, or in whole runs.
     pub method: TuneMethod,
-    /// What the times are of: a step; where steps are unknown a run, or a millisecond of work.
+    /// Unit of the times: a step; where steps are unknown a run, or a millisecond of work.
     pub unit: TuneUnit,
     /// The clock of the comparison that the verdict rests on.
     pub measure: TuneMeasure,
@@ -53,12 +53,12 @@ pub struct TunedSetting {
     /// Mean wall time of a step (or run), in ns; `null` without pairs. For blocks, all times include a charge for
     /// full collections by the collector's rule; the first setting's times too.
     pub wall_ns: Option<u64>,
-    /// Mean CPU time of a step, of the thread that makes steps (or of a run: of all its
-    /// processes), in ns; `null` if it was not recorded.
+    /// Mean CPU time of a step, of the thread that makes steps (for a run: of all its processes), in ns; `null` if it
+    /// was not recorded.
     pub cpu_ns: Option<u64>,
     /// Standard deviation of the runs' mean times by the clock of `measure`, in ns; `null` for blocks.
     pub standard_deviation_ns: Option<u64>,
-    /// Mean time of collections per step (or run), in ns: of blocks, CPU time; `null` if it was not recorded.
+    /// Mean time of collections per step (or run), in ns: CPU time for blocks; `null` if it was not recorded.
     pub pause_ns: Option<u64>,
     /// Collections per run, by generation; `null` for blocks, as they suspend the old generation.
     pub collections: Option<[f64; 3]>,
@@ -139,7 +139,7 @@ pub enum TuneMethod {
     Runs,
 }
 
-/// What a time is of.
+/// Unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TuneUnit {

@@ -1,4 +1,4 @@
-//! What follows from the differences: of runs, or of blocks of steps.
+//! Conclusions from the differences of runs, or of blocks of steps.
 
 use super::compare::FEWEST_RUNS;
 use super::report::{
@@ -60,8 +60,8 @@ impl TuneReport {
     }
 
     /// Whether measuring may end: every setting that could get a verdict has an interval of at most this share of the
-    /// first setting's mean to either side. Without a given share: of at most half a percent, or one that shows a
-    /// gain or a loss. Intervals may be looked at any time.
+    /// first setting's mean to either side. Without a given share: at most half a percent, or an interval that shows
+    /// a gain or a loss. Intervals may be looked at any time.
     pub fn is_known(&self, precision: Option<f64>) -> bool {
         (1..self.settings.len()).all(|at| self.knows(at, precision))
     }
@@ -248,7 +248,7 @@ mod tests {
         assert!(judged(&[gain, (-0.004, 0.004, 1.0)]).is_known(None));
         let unsure = judged(&[gain, (-0.02, 0.02, 1.0)]);
         assert!(!unsure.is_known(None));
-        // Four times as wide as half a percent to either side: sixteen times as many, of three settings.
+        // Four times as wide as half a percent to either side: sixteen times as many steps, with three settings.
         assert_eq!(unsure.steps_for(None, 100), Some(4_800));
         assert_eq!(judged(&[gain]).steps_for(None, 100), None);
     }

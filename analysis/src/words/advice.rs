@@ -43,7 +43,7 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
     text.advice(id, effect)
 }
 
-/// What a change saves, as far as it is known: `up to 11.6 s of 23.2 s`; `None` if it saves no time.
+/// Saving of a change, as far as it is known: `up to 11.6 s of 23.2 s`; `None` if it saves no time.
 pub fn saves(advice: &Advice, report: &Report) -> Option<String> {
     let most_ns = advice.effect.saves_at_most_ns?;
     let phases = report.phases.as_ref();
@@ -57,8 +57,8 @@ pub fn saves(advice: &Advice, report: &Report) -> Option<String> {
     Some(format!("up to {}{of}", duration(most_ns)))
 }
 
-/// What the change saved where it was measured: `Measured in 16 programs like it: 42 to 100 % of that, half of
-/// them more than 92 %.`; `None` if it was not.
+/// Saving of the change in measured programs: `Measured in 16 programs like it: 42 to 100 % of that, half of them
+/// more than 92 %.`; `None` if it was not measured.
 pub fn measured(advice: &Advice) -> Option<String> {
     let usual = advice.effect.usual?;
     let whole = |ratio: f64| format!("{:.0}", ratio * 100.0);
@@ -145,7 +145,7 @@ pub(crate) fn is_of_others(report: &Report) -> bool {
         .is_some_and(|line| line.library && places::caller_switch(&line.file).is_none())
 }
 
-/// What one call of the costliest line frees: `600 objects and 287 KiB`; `None` if that is nothing.
+/// Objects and memory freed by one call of the costliest line: `600 objects and 287 KiB`; `None` if there are none.
 fn freed_by_calls(report: &Report) -> Option<(&CleanupSite, String)> {
     let facts = Facts::of(report).filter(Facts::explicit_calls_free)?;
     let site = facts.costliest_call()?;

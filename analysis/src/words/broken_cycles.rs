@@ -5,7 +5,7 @@ use super::cycles::{born, path, place};
 use crate::report::{CycleShape, GarbageCycle, GarbageKind, GarbageReport, Location, MainCycles};
 use crate::units::{cut, percent};
 
-/// Of broken cycles.
+/// Risk of broken cycles.
 pub(super) const RISK: &str = "Other input may take other paths: record again, and leave the \
      collector on unless nothing is freed there either.";
 /// Maximum characters of a cycle in a line of code.
@@ -144,7 +144,7 @@ pub(super) fn action(garbage: &GarbageReport) -> String {
     format!("break the cycles of {names}: {}", in_short(shape))
 }
 
-/// What the garbage most likely is, where only its kinds were recorded, and the kind of its cycles.
+/// The most likely kind of garbage, where only its kinds were recorded, and the kind of its cycles.
 fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
     /// Less of all garbage says nothing.
     const PART: f64 = 0.02;
@@ -162,7 +162,7 @@ fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
     let of_shape = |types: &[&str]| types.iter().find_map(of_type);
     let telling = SHAPES.iter().find_map(|(types, shape)| Some((of_shape(types)?, *shape)));
     let class = worth().find(|kind| kind.is_class()).map(|kind| (kind, CycleShape::Instances));
-    // Instances of a class beside a few functions are what the functions' cycles hold.
+    // If there are a few functions beside instances of a class, the functions' cycles hold the instances.
     let chosen = match (telling, class) {
         (Some((kind, CycleShape::Closure)), Some((of, shape))) if of.ratio > kind.ratio => {
             Some((of, shape))
@@ -214,7 +214,7 @@ pub(super) fn code_by_code(line: &Location) -> String {
     format!("# {}:\n{}", cycles::shape(shape), remedy(shape))
 }
 
-/// What the cycles are of all garbage.
+/// The part of all garbage that comes from these cycles.
 pub(super) fn why(main: &MainCycles) -> String {
     format!(
         "{main} {} of the garbage comes from them; without them reference counts free it at once.",

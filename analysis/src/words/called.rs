@@ -1,4 +1,4 @@
-//! What collections call of the program: finalizers and callbacks.
+//! Code of the program that collections call: finalizers and callbacks.
 
 use crate::advice::facts::Facts;
 use crate::paths::place;
@@ -8,9 +8,9 @@ use gctrace_event::{CalledKind, RecordingMode};
 
 /// From this share of the observed time of a process on it is worth a sentence.
 const WORTH: f64 = 0.01;
-/// A young collection that takes this long for an object does other work than traverse it, in ns: of 35
-/// programs without such work they take 8 to 610, of one with finalizers 22,000 to 27,000 (CPython 3.12
-/// and 3.13, tests/verdict).
+/// A young collection that takes this long for an object does other work than traverse it, in ns. In 35 programs
+/// without such work they take 8 to 610, in one with finalizers 22,000 to 27,000 (CPython 3.12 and 3.13,
+/// tests/verdict).
 const LONG_NS: u64 = 5_000;
 
 /// The time of finalizers and of functions in `gc.callbacks`, each of the process that lost most to
@@ -30,7 +30,7 @@ fn sampled(report: &Report) -> Option<String> {
     ))
 }
 
-/// What probes cannot distinguish, of the process that is paused most.
+/// The causes that probes cannot distinguish, for the process with the longest pause time.
 fn unseen(report: &Report) -> String {
     let most = report.processes.iter().max_by_key(|process| process.paused_ns);
     let Some(each_ns) = most.and_then(|process| young_ns_each(report, process)) else {

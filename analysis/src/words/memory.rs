@@ -11,7 +11,7 @@ use gctrace_event::CollectorKind;
 /// Units of work between collections that are asked for.
 const UNITS: u64 = 100;
 
-/// The commands that find what holds objects.
+/// The commands that find the holders of objects.
 const HEAP: &str =
     "gctrace heap -p PID -o heap.gcheap   # while it runs\ngctrace heap dominators heap.gcheap";
 
@@ -30,7 +30,7 @@ pub fn gives_back(advice: &Advice) -> Option<String> {
     Some(format!("gives back up to {}", bytes(most)))
 }
 
-/// That memory rises, and what may keep it; `None` if no advice is about that.
+/// States that memory rises, and the possible holders; `None` if no advice is about that.
 pub fn memory_in_short(report: &Report) -> Option<String> {
     let is_about_forks = |advice: &Advice| {
         let gives_back = advice.effect.gives_back_at_most_bytes.is_some();
@@ -49,8 +49,8 @@ pub fn memory_in_short(report: &Report) -> Option<String> {
     Some(format!("{} while {}.{freed}", rose(&rise), reason(why, &facts)))
 }
 
-/// How much is resident and what names its holders, where no advice concerns memory; `None` where the collector
-/// is the matter, or little is resident.
+/// The resident memory and the command that names its holders, where no advice concerns memory; `None` where the
+/// collector is the matter, or little is resident.
 pub fn resident_in_short(report: &Report) -> Option<String> {
     let is_innocent = matches!(report.verdict.level, Level::None | Level::Negligible);
     let is_said = report.advice.iter().any(|advice| {
@@ -65,7 +65,8 @@ pub fn resident_in_short(report: &Report) -> Option<String> {
     ))
 }
 
-/// That the interpreter itself lets garbage wait, where much of it was freed or memory rises; `None` otherwise.
+/// States that the interpreter itself lets garbage wait, where much of it was freed or memory rises; `None`
+/// otherwise.
 ///
 /// CPython 3.14.0 to 3.14.4 collect the old generation in increments; 3.14.5 went back to full collections
 /// (python/cpython#142516). Free-threaded builds defer a collection while the resident memory has hardly grown since the
@@ -112,7 +113,7 @@ fn set_threshold(facts: &Facts<'_>) -> (i32, String) {
     (young, format!("gc.set_threshold({young}, ...)"))
 }
 
-/// What keeps garbage from being collected.
+/// Why garbage is not collected.
 fn reason(why: Uncollected, facts: &Facts<'_>) -> String {
     match why {
         Uncollected::Off => {
@@ -237,7 +238,7 @@ pub(super) fn trim_heap(report: &Report) -> AdviceText {
     }
 }
 
-/// What forked processes copied: `Its 2 forked processes copied up to 62 MiB each of what they shared`; empty if
+/// Memory copied by forked processes: `Its 2 forked processes copied up to 62 MiB each of what they shared`; empty if
 /// unknown.
 fn copies(report: &Report) -> String {
     report.totals.copied.map_or(String::new(), |copied| {

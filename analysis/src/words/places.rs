@@ -58,7 +58,7 @@ pub fn library_switch(report: &Report) -> Option<String> {
     })
 }
 
-/// What turns off the calls of `gc.collect()` in a file of a library; `None` if it has no switch.
+/// The switch for the calls of `gc.collect()` in a file of a library; `None` if it has none.
 ///
 /// IPython 8 and 9 (`flush` of its display hook), pytest 8.4. Calls of joblib's loky and of celery have none.
 pub(super) fn caller_switch(file: &str) -> Option<&'static str> {
@@ -104,7 +104,7 @@ pub(super) fn automatic_partial(report: &Report) -> String {
     })
 }
 
-/// What the first line triggers of the collections of a kind, in training if that is known.
+/// The first line's share of the collections of a kind, in training if that is known.
 fn dominant_line(
     report: &Report,
     of_kind: fn(&LinesReport) -> &Vec<LineTotal>,

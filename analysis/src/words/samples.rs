@@ -12,7 +12,7 @@ use std::fmt;
 
 /// With fewer samples, shares are not stated: at 100 the 95 % interval of a half is 40 to 60 %.
 const ENOUGH: u64 = 100;
-/// A shorter process has not time for as many.
+/// A shorter process has no time for that many.
 pub(crate) const LONG_NS: u64 = 1_000_000_000;
 /// Lines named.
 const NAMED: usize = 3;
@@ -25,7 +25,7 @@ const WORTH: f64 = 0.05;
 /// samples, ...`; `None` without samples, or with too few.
 pub fn samples_in_short(report: &Report) -> Option<String> {
     let of = shown_process(report)?;
-    // Helpers of a moment are no reason to name it.
+    // Short-lived helpers are no reason to name it.
     let is_much = |cpu: &&CpuReport| times(cpu.samples, 20) >= of.samples;
     let several = report.cpu.iter().filter(is_much).count() > 1;
     let process = if several { format!(" of process {}", of.pid) } else { String::new() };
@@ -134,7 +134,7 @@ fn waits_of(lines: &[OffCpuLine]) -> Vec<WaitOf<'_>> {
     for line in lines {
         let same =
             |wait: &&mut WaitOf<'_>| (wait.reason, wait.for_data) == (line.reason, line.for_data);
-        // For data it does not matter what the call waits for.
+        // For data, the awaited object does not matter.
         let same = |wait: &&mut WaitOf<'_>| same(wait) || wait.for_data && line.for_data;
         match waits.iter_mut().find(same) {
             Some(wait) => add_to(&mut wait.time_ns, line.time_ns),
@@ -170,7 +170,7 @@ pub fn waiting_meanwhile(reason: OffCpuReason, for_data: bool) -> String {
 pub struct ShortPlaces<'a>(&'a str);
 
 impl<'a> ShortPlaces<'a> {
-    /// Of all that is reported of a process.
+    /// The places in all reports on a process.
     pub fn of(cpu: &'a CpuReport) -> Self {
         let main = cpu.main_thread.as_ref();
         let meanwhile = main

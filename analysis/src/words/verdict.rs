@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// The part at shutdown is reported from this fraction of the stopped time.
 const REPORTED_FRACTION: u64 = 10;
 
-/// Of a run that is not judged.
+/// For a run that is not judged.
 const TOO_SHORT: &str = "The recording is too short to judge the garbage collector";
 
 pub(crate) fn sentence(report: &Report) -> String {
@@ -83,7 +83,7 @@ fn lost(report: &Report) -> String {
 }
 
 fn cut_off(traces: &[TraceReport]) -> String {
-    // That its recording goes on is a remark of its own.
+    // A recording in progress is a remark of its own.
     let is_cut = |trace: &TraceReport| trace.cut_at.is_some() && trace.writer.is_none();
     let partly_read = |trace: &&TraceReport| is_cut(trace) || trace.damage.is_some();
     match (traces.iter().filter(partly_read).count(), traces.len()) {

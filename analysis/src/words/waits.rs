@@ -1,4 +1,4 @@
-//! The words of advice on what training's main thread waits for.
+//! The words of advice on the waits of training's main thread.
 
 use super::AdviceText;
 use super::samples::{ShortPlaces, waiting, workers_in_short};
@@ -8,10 +8,10 @@ use crate::units::{counted, duration, percent};
 /// From this share on a part is all.
 const NEARLY_ALL: f64 = 0.9;
 
-/// What to change so that training waits less, with what shows it. Shares are of the time that training waits.
+/// Changes that make training wait less, with the evidence. Shares are of the time that training waits.
 #[derive(Debug)]
 pub(crate) enum WaitRemedy<'a> {
-    /// More workers, `enough` instead of `now`, or less time at this line; not more, as there are so many CPUs.
+    /// More workers, `enough` instead of `now`, or less time at this line; not more, because of the number of CPUs.
     MoreWorkers { now: u64, enough: u64, of_cpus: Option<u32>, did: OthersDid<'a> },
     /// Less time at this line: more workers would not share it.
     LessThere { workers: u64, did: OthersDid<'a> },
@@ -70,7 +70,7 @@ fn sentence(meanwhile: &str) -> String {
     if inner.is_empty() { String::new() } else { format!(" Meanwhile {inner}.") }
 }
 
-/// What to change, and the figures that show it.
+/// The change, and the figures that show it.
 fn change(
     remedy: &WaitRemedy<'_>,
     places: ShortPlaces<'_>,

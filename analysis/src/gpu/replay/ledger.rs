@@ -8,7 +8,7 @@
 //! moves to other gaps. The remaining time is launch latency and the host's, by the walk. So no row is negative, and
 //! the rows sum to the idle time.
 //!
-//! The order matters where two causes hide behind each other; how much, each row says ([`IdleRow::alone_ns`],
+//! The order matters where two causes hide each other; each row states how much ([`IdleRow::alone_ns`],
 //! [`IdleRow::last_ns`]). Idle time may grow without a cause, where streams overlap more, but the run does not get
 //! longer: the saving is the replayed time.
 
@@ -52,13 +52,13 @@ use walk::{GapPart, WalkedGap};
 const PLACES: usize = 5;
 /// A row of less than this part of the idle time has no places.
 const WORTH_PLACING: u64 = 100;
-/// What saves less than this part of the device's time is not worth a change.
+/// A saving below this part of the device's time is not worth a change.
 const WORTH_A_CHANGE: u64 = 50;
-/// Nor is what less than this part of the idle time goes with: it gains by what others cost.
+/// Nor is a change for less than this part of the idle time: it gains from other causes' time.
 const WORTH_A_REMEDY: u64 = 20;
-/// What the host needs for one gap, if it is more than launches: 1 ms, some 200 of PyTorch's of 5 us.
+/// The host's time for one gap, if it is more than launches: 1 ms, some 200 of PyTorch's of 5 us.
 const LONG_NS: u64 = 1_000_000;
-/// Characters of a name in the report: C++ templates write kernels of several thousand.
+/// Characters of a name in the report: names of kernels from C++ templates have several thousand.
 const NAME_CHARS: usize = 160;
 
 /// Where a delay is in the program.
@@ -66,7 +66,7 @@ const NAME_CHARS: usize = 160;
 struct IdleLabel {
     /// The CUDA function that was called, or the copy that it started.
     function: Option<NameIndex>,
-    /// The outermost operator; of times between calls only where nothing else is known.
+    /// The outermost operator; between calls only where nothing else is known.
     operator: Option<NameIndex>,
     /// The innermost Python function of the program.
     python: Option<NameIndex>,
@@ -168,7 +168,7 @@ struct LedgerBook<'a> {
     gaps: &'a DeviceGaps,
 }
 
-/// What one run without something has left.
+/// Remaining times of one run without something.
 struct RunLeft {
     span_ns: i64,
     idle_ns: i64,
@@ -221,7 +221,7 @@ impl LedgerBook<'_> {
         let blocked = rows.iter().filter(|row| row.cause == IdleCause::Blocked);
         let blocked_ns: u64 = blocked.map(|row| row.time_ns).sum();
         let sample = is_sample(timeline) && blocked_ns > device.idle_ns / 10;
-        // Of a trace that is only a sample it is unknown what decides.
+        // If the trace is only a sample, the deciding cause is unknown.
         for row in rows.iter_mut().filter(|_| !sample) {
             let worth_ns = device.span_ns / WORTH_A_CHANGE;
             let is_cause = row.time_ns >= device.idle_ns / WORTH_A_REMEDY;
@@ -399,7 +399,7 @@ impl LedgerBook<'_> {
         rows
     }
 
-    /// The places with the most idle time, by what removing each alone saves.
+    /// The places with the most idle time, by the saving of removing each alone.
     fn places(
         &self,
         cause: IdleCause,
@@ -454,7 +454,7 @@ fn is_final(cause: IdleCause) -> bool {
     )
 }
 
-/// Whether the trace is only a sample of the program: it launches, and nobody ever waits.
+/// Whether the trace is only a sample of the program: it launches, and never waits.
 fn is_sample(timeline: &Timeline) -> bool {
     let only = |kind: CallEffect| kind.launches() || kind == CallEffect::Copy;
     !timeline.calls.is_empty() && timeline.calls.iter().all(|call| only(call.kind))

@@ -1,4 +1,4 @@
-//! A schedule as a network: nodes, and what each of them waits for.
+//! A schedule as a network: nodes, and the nodes that each waits for.
 //!
 //! The time of a node is the latest of (time of a node that it waits for + delay). Owns the order
 //! of nodes, the delays, and the propagation of changed delays. Knows nothing of GPUs.
@@ -33,7 +33,7 @@ pub(in crate::gpu) const MAX_EDGES: u64 = 8;
 #[derive(Debug, Default)]
 pub(super) struct NetworkBuilder {
     times: Vec<i64>,
-    /// Of nodes with the same time, the one with the lower class comes first.
+    /// If nodes have the same time, the one with the lower class comes first.
     classes: Vec<TieOrder>,
     edges: Vec<Edge>,
 }
@@ -286,7 +286,7 @@ impl Network {
         self.position[edge.at()].map(Index::at)
     }
 
-    /// What the node at a place waits for, in the order of the edges.
+    /// The waits of the node at a place, in the order of the edges.
     pub(super) fn waits(&self, place: usize) -> impl Iterator<Item = NetworkWait> {
         self.edges(place).map(|edge| NetworkWait {
             edge,
@@ -375,8 +375,7 @@ impl NetworkRun<'_> {
         // Edges are in the order of the nodes that they lead to.
         let to = |edge| network.first.partition_point(|first| *first as usize <= edge) - 1;
         let (start, mut horizon) = (to(first), to(last));
-        // Every edge leads to a later place: behind the last node that waits for a changed one
-        // nothing changes.
+        // Every edge leads to a later place: after the last node that waits for a changed one nothing changes.
         let mut node = start;
         while node <= horizon {
             let time = self.time(node);

@@ -33,7 +33,7 @@ pub struct Skeleton {
     times_ns: Vec<i64>,
     /// By the node that waits.
     edges: Vec<SkeletonEdge>,
-    /// What differs from the measured delays; the first is the measured run, without any.
+    /// Differences from the measured delays; the first is the measured run, without any.
     columns: Vec<Vec<ChangedEdge>>,
     /// Index of each scenario in `columns`: see [`ReplayModel::skeleton`].
     scenarios: Vec<u32>,
@@ -123,9 +123,9 @@ impl Skeleton {
 }
 
 impl ReplayModel {
-    /// The skeleton of a model of one timeline alone. `meets`: the operations that may be
-    /// collectives. Scenario 0 of the skeleton is the measured run, 1 the one without any of its
-    /// pauses, and those from 2 on are `changes`, of the timeline 0.
+    /// The skeleton of a model of one timeline alone. `meets`: the operations that may be collectives. Scenario 0 of
+    /// the skeleton is the measured run, 1 the run without any of its pauses. Scenarios from 2 on are `changes`, of
+    /// the timeline 0.
     ///
     /// # Panics
     ///

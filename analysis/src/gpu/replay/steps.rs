@@ -16,9 +16,9 @@ pub struct StepEvidenceReport {
     pub with_pauses: u64,
     /// Median duration of all these steps in the replay without any pause, in ns.
     pub median_without_ns: u64,
-    /// How much longer (negative: shorter) the steps with pauses remain than those without after
-    /// the pauses are removed, in ns: the difference of the medians times the number of steps with
-    /// pauses. `null` if all steps or none have pauses.
+    /// How much longer (negative: shorter) the steps with pauses remain than steps without, after the pauses are
+    /// removed, in ns: the difference of the medians times the number of steps with pauses. `null` if all steps or
+    /// none have pauses.
     pub unexplained_ns: Option<i64>,
     /// Standard error of the cost of all pauses, as the difference to a second run of as many steps
     /// without them, in ns.
@@ -91,7 +91,7 @@ impl StepEvidenceReport {
     }
 }
 
-/// The steps of the thread that has most of them, of several the last.
+/// The steps of the thread with most of them, the last of such threads.
 fn main_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
     let mut threads: Vec<ThreadIndex> = timeline.steps.iter().map(|step| step.thread).collect();
     threads.sort_unstable();

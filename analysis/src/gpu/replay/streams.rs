@@ -1,5 +1,4 @@
-//! What operations wait for: their call, the previous operation of their stream, and operations of
-//! other streams.
+//! Waits of operations: for their call, the previous operation of their stream, and operations of other streams.
 
 use super::layout::{ByKind, ReplayLayout};
 use super::network::NetworkBuilder;
@@ -33,8 +32,7 @@ impl StreamQueue {
     }
 }
 
-/// Links the operations of each stream; returns the streams, and what their launches and gaps
-/// typically take.
+/// Links the operations of each stream; returns the streams, and the typical time of their launches and gaps.
 pub(super) fn learn(
     timeline: &Timeline,
     layout: &ReplayLayout,
@@ -172,8 +170,8 @@ fn held_up(timeline: &Timeline) -> HashMap<CallIndex, i64> {
 /// A launch call is long from here on, in ns: most take 10 µs.
 const LONG_LAUNCH_NS: i64 = 1_000_000;
 
-/// Calls that themselves took long before their operation began, beyond what others and the profiler take, with that
-/// time in ns: the first use of a kernel loads or compiles it.
+/// Calls that themselves took long before their operation began, beyond the time of other calls and the profiler,
+/// with that time in ns: the first use of a kernel loads or compiles it.
 fn loading(
     timeline: &Timeline,
     typical: &TypicalLatency,
@@ -189,7 +187,7 @@ fn loading(
         // A call that waits for room in a full queue is long before its operation.
         let starts_soon = duration_ns(end_ns, op.start_ns) < LONG_LAUNCH_NS.unsigned_abs();
         if by_ns >= LONG_LAUNCH_NS && starts_soon {
-            // Of a graph it is one call.
+            // All operations of a graph have one call.
             let known = loading.entry(call).or_insert(by_ns);
             *known = by_ns.min(*known);
         }

@@ -5,8 +5,7 @@ use super::layout::ReplayLayout;
 use super::network::{EdgeIndex, NetworkNodeId};
 use crate::gpu::timeline::{CallIndex, ThreadIndex};
 
-/// What a timestamp moves with: the latest of `after` and `no_earlier`, but no later than
-/// `no_later`.
+/// Bounds of a timestamp: it moves with the latest of `after` and `no_earlier`, but no later than `no_later`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TimestampRule {
     /// It stays as long after this node; `None`: it stays where it is.

@@ -7,10 +7,10 @@ use crate::time::duration_ns;
 use crate::time::intervals::SummedIntervals;
 use std::collections::HashMap;
 
-/// Fewer times of a kind do not show what is usual.
+/// Fewer times of a kind do not show the usual time.
 const FEWEST: usize = 5;
 
-/// A shorter time does not include a wait that a pause could hide behind.
+/// A shorter time does not include a wait that could hide a pause.
 const MIN_NS: u64 = 1_000_000;
 
 /// Lowest tenths, by the functions before and after.

@@ -1,10 +1,8 @@
-//! What operations wait for in other streams: events in the trace, and events inferred from the
-//! measured times.
+//! Waits of operations for other streams: events in the trace, and events inferred from the measured times.
 //!
-//! Many traces show that a stream was made to wait, but not for what. Then an operation that starts
-//! later than its call and its stream explain, right after an operation of another stream, waits
-//! for that one; and a call that makes a stream wait refers to the other stream that was given work
-//! last, if no measured time contradicts it.
+//! Many traces show that a stream was made to wait, but not its reason. Then an operation that starts later than its
+//! call and its stream explain, right after an operation of another stream, waits for that one. A call that makes a
+//! stream wait refers to the other stream with the latest work, if no measured time contradicts it.
 
 use super::layout::ReplayLayout;
 use super::network::NetworkBuilder;
@@ -18,8 +16,8 @@ use std::collections::HashMap;
 /// An operation, and one of another stream that waits for it.
 type WaitingPair = (OpIndex, OpIndex);
 
-/// From the end of an operation to the start of one in another stream that waits for it, if the
-/// trace does not show it: about what a stream needs between two of its own operations.
+/// From the end of an operation to the start of one in another stream that waits for it, if the trace does not show
+/// it: about the time that a stream needs between two of its own operations.
 const HAND_OVER_NS: i64 = 1_500;
 /// An operation is late from this long after it could have started ...
 const LATE_NS: u64 = 10_000;

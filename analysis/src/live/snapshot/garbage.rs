@@ -35,7 +35,7 @@ pub struct SelectedGarbage {
     pub cycles: Option<Vec<CycleFigures>>,
 }
 
-/// What objects have in common: their type and, if they belong to code, the code.
+/// Common traits of objects: their type and, if they belong to code, the code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct KindName {
     /// Qualified name of the type, with its module unless that is `builtins`; at most 256 bytes.
@@ -84,7 +84,7 @@ pub struct CycleFigures {
     pub per_second: Option<f64>,
 }
 
-/// How what a process keeps grows, inferred: see `processes[].trend` in the report.
+/// How fast a process grows, inferred: see `processes[].trend` in the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TrendFigures {
     /// Objects that full collections leave, per hour, by the Theil-Sen slope; absent if unknown.
@@ -106,7 +106,7 @@ pub struct TrendFigures {
     /// device's, or in few large objects. Absent if unknown, and unless resident memory rises.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside_python: Option<bool>,
-    /// Whether what rises may be set-up still: it has risen for less than ten minutes.
+    /// Whether the rise may still be set-up: it has lasted for less than ten minutes.
     pub may_be_set_up: bool,
     /// Memory that the process may use, in bytes; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -34,7 +34,7 @@ pub const PAUSE_CLASSES_NS: [u64; 19] = [
     10_000_000_000,
 ];
 
-/// Number of pauses by [`PAUSE_CLASSES_NS`]; the last class counts those above all bounds.
+/// Number of pauses by [`PAUSE_CLASSES_NS`]; the last class counts pauses above all bounds.
 pub type Histogram = [u64; PAUSE_CLASSES_NS.len() + 1];
 
 /// Names of the generations, in the order of [`GENERATIONS`].

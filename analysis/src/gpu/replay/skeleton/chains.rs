@@ -1,9 +1,9 @@
 //! How long a thread takes from one of its calls to another by itself, and a stream from one of its
 //! operations to another, in every scenario.
 //!
-//! What a call or an operation waits for in addition does not decide if it comes later anyway: its
-//! chain had waited for the same before, and takes longer from there than the delay. So a launch that
-//! waits for room in its queue adds only the collectives that the queue waits for.
+//! A further wait of a call or an operation does not decide if it comes later anyway: its chain had waited for
+//! the same before, and takes longer from there than the delay. So a launch that waits for room in its queue adds
+//! only the collectives that the queue waits for.
 
 use super::Scenarios;
 use super::graph::{Delay, DelayRows, GraphIndex};

@@ -1,7 +1,7 @@
 //! A graph of delays that can lose nodes without changing the times of the kept ones.
 //!
-//! Each delay has a value in every scenario. A node is removed by linking all that it waited for
-//! with all that waited for it; of parallel delays the longest counts, in each scenario.
+//! Each delay has a value in every scenario. A node is removed by linking all that it waited for with all that waited
+//! for it; the longest of parallel delays counts, in each scenario.
 
 use crate::spans::index::Index;
 use crate::time::{difference, later};
@@ -36,11 +36,11 @@ type LinkIndex = Index<Link>;
 pub(super) struct Delay {
     /// As measured, in ns.
     pub(super) measured_ns: i64,
-    /// What differs in the other scenarios; `None` if nothing.
+    /// Differences in the other scenarios; `None` without any.
     others: Option<RowIndex>,
 }
 
-/// What differs from the measured delay in each other scenario.
+/// Differences from the measured delay in each other scenario.
 #[derive(Debug)]
 pub(super) struct Row;
 type RowIndex = Index<Row>;
@@ -168,7 +168,7 @@ impl DelayGraph {
         Index::push(&mut self.nodes, node)
     }
 
-    /// `to` is at least that much later than `from`; of several such links the longest counts.
+    /// `to` is at least this much later than `from`; the longest of several such links counts.
     pub(super) fn link(&mut self, from: GraphIndex, to: GraphIndex, delay: Delay) {
         if let Some(parallel) = self.between(from, to) {
             let before = self.links[parallel].delay;
@@ -277,7 +277,7 @@ impl DelayGraph {
         nodes.filter(|(_, node)| !node.removed).map(|(at, _)| at)
     }
 
-    /// What a node waits for.
+    /// The waits of a node.
     pub(super) fn waits(&self, node: GraphIndex) -> impl Iterator<Item = (GraphIndex, Delay)> {
         let links = self.ins(node).map(|link| &self.links[link]);
         links.map(|link| (link.from, link.delay))

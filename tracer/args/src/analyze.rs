@@ -42,12 +42,12 @@ pub struct ReportArgs {
     /// give one page
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
-    /// File to write [default: the name of the first trace with .html, which is opened in a browser where
-    /// there is a display]. An existing file is not overwritten
+    /// File to write [default: the name of the first trace with .html, opened in a browser where there is a display].
+    /// An existing file is not overwritten
     #[arg(short, long, value_name = "FILE", value_parser = values::file_name())]
     pub output: Option<PathBuf>,
-    /// Open a timeline at ui.perfetto.dev instead, which does not leave the browser; its file has the name of
-    /// the first trace with .pftrace
+    /// Open a timeline at ui.perfetto.dev instead; it stays in the browser. Its file has the name of the first trace
+    /// with .pftrace
     #[arg(long)]
     pub perfetto: bool,
     /// Overwrite FILE if it exists

@@ -43,22 +43,22 @@ const GOALS: [(&str, &str, AutoGoal); 2] = [
 pub struct AutoArgs {
     #[command(flatten)]
     pub start: CommandArgs,
-    /// Leave programs alone whose collector takes no more than this share of the CPU time
+    /// Leave programs alone if their collector takes at most this share of the CPU time
     #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", default_value = "2%", value_parser = values::more)]
     worth: f64,
-    /// Give everything back if resident memory, or what is in use of the GPU's, grows by more than this, and 64 MiB
+    /// Give everything back if resident memory, or the GPU memory in use, grows by more than this, and 64 MiB
     #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = values::more)]
     memory: f64,
-    /// What is to become less
+    /// What to reduce
     #[arg(long, hide = true, group = CONFIGURABLE, default_value = "time", value_parser = choices::one_of(GOALS))]
     goal: AutoGoal,
-    /// Time without any step after which intervals of time are compared instead (2s, 1m)
+    /// Compare intervals of time instead if no step is seen for this long (2s, 1m)
     #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "10s", value_parser = values::seconds)]
     wait: Duration,
-    /// Give everything back in this process, which `gctrace auto` started
+    /// Give everything back in this process, started by `gctrace auto`
     #[arg(long, value_name = "PID", value_parser = values::pid, conflicts_with = "command")]
     pub undo: Option<u32>,
-    /// File for what was found, JSON of the schema gctrace.auto/1. An existing one is renamed to FILE.old; beside any
+    /// File for the results, JSON of the schema gctrace.auto/1. An existing one is renamed to FILE.old; beside any
     /// other file the next free name is taken, such as auto-2.json
     #[arg(short, long, value_name = "FILE", default_value = "auto.json")]
     pub output: PathBuf,

@@ -15,7 +15,7 @@ pub enum OutputFormat {
     Json,
 }
 
-/// In which form a report, or a comparison, is written.
+/// Form of a report or a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
     /// Human-readable text
@@ -37,7 +37,7 @@ pub enum ReportFormat {
 pub enum CudaMode {
     /// Every call, each launch and CUDA event as a record of its own
     All,
-    /// Launches only as counts per millisecond, which keeps traces of hours small
+    /// Launches only as counts per millisecond: keeps traces of hours small
     Launches,
     /// Synchronization, copies, memory and collectives, but no launches
     Sync,
@@ -45,7 +45,7 @@ pub enum CudaMode {
     Off,
 }
 
-/// Requested sources of collections and GPU work; the names are also those in trace headers.
+/// Requested sources of collections and GPU work; trace headers use the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum RecordMode {
@@ -59,7 +59,7 @@ pub enum RecordMode {
     Both,
 }
 
-/// Which performance counters the user asked for (`--counters`).
+/// Performance counters that the user asked for (`--counters`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CounterChoice {
     /// The default set, as far as the machine has them.
@@ -70,7 +70,7 @@ pub enum CounterChoice {
 
 impl CounterChoice {
     /// The requested counters, whether or not this machine has them. Without `--counters`: all but the last, cpu-clock,
-    /// which duplicates task-clock.
+    /// a duplicate of task-clock.
     pub fn counters(&self) -> &[Counter] {
         match self {
             Self::Default => Counter::ALL.split_last().map_or(&[], |(_, others)| others),

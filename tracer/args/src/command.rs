@@ -18,7 +18,7 @@ pub struct CommandArgs {
 }
 
 impl CommandArgs {
-    /// The function whose calls are steps.
+    /// The function that runs once per step.
     pub fn step_function(&self) -> Option<&str> {
         self.step_function.as_deref().filter(|name| !name.is_empty())
     }

@@ -4,10 +4,10 @@
 //! - the project's: `gctrace.toml` in the working directory, or the nearest above it, up to the one with `.git`;
 //! - the variable: a subcommand, `record` if it begins with an option, and options.
 //!
-//! A later one overrides an earlier, the command line all of them. A table has the options of the subcommand that it
-//! is named after, by their long names: `[record]`, then `stack-depth = 48`, `no-follow = true`. Only options that are
-//! defined as [`CONFIGURABLE`] may be there, whichever of the three it is: they choose what is measured and how it is
-//! shown. A file that another user could have written is ignored, and with file capabilities all of it is.
+//! A later one overrides an earlier, the command line all of them. A table has the name of a subcommand and contains
+//! its options by their long names: `[record]`, then `stack-depth = 48`, `no-follow = true`. All three may contain only
+//! options defined as [`CONFIGURABLE`]: they choose measurements and their display. A file that another user could have
+//! written is ignored. With file capabilities all three are ignored.
 
 use super::CONFIGURABLE;
 use crate::invoker::{Invoker, act_as};
@@ -41,12 +41,12 @@ pub struct ConfiguredOption {
     pub source: String,
 }
 
-/// What is configured, and what of it is wrong.
+/// The configured options, and their faults.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ConfiguredOptions {
-    /// One of each name and subcommand: the one that counts.
+    /// At most one of each name and subcommand: the effective one.
     pub options: Vec<ConfiguredOption>,
-    /// Sentences: what was ignored, and why.
+    /// Sentences: each ignored option or file, and why.
     pub ignored: Vec<String>,
 }
 
@@ -240,7 +240,7 @@ impl ConfiguredOptions {
     }
 }
 
-/// The command line of this process with what is configured; says what of that is ignored.
+/// The command line of this process with the configured options; reports the ignored ones.
 pub(super) fn completed(arguments: Vec<OsString>) -> Vec<OsString> {
     // Subcommands that gctrace itself starts.
     let is_internal = |word: &OsString| word.to_str().is_some_and(|word| word.starts_with("__"));
@@ -425,7 +425,7 @@ mod tests {
         }
     }
 
-    /// A file that is read as another user, or whose length or kind does not fit, has no effect.
+    /// A file read as another user, or with an unsuitable length or kind, has no effect.
     #[test]
     fn files_of_others_are_not_read() {
         use std::os::unix::fs::PermissionsExt as _;

@@ -19,8 +19,7 @@ pub struct DemoConfig {
     /// Number of training steps, a few milliseconds each
     #[arg(long, hide = true, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
-    /// Then run it longer under `gctrace auto`, which finds, proves and holds a setting of the collector
-    /// while it runs
+    /// Then run it longer under `gctrace auto`: it finds, proves and holds a setting of the collector
     #[arg(long)]
     pub auto: bool,
 }

@@ -25,9 +25,8 @@ With several processes, each is a root frame of its own, or with speedscope a pr
 /// Options of `gctrace export`.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct ExportArgs {
-    /// Traces written by `gctrace record`, of which several give one file, and with `--format parquet`
-    /// or `perfetto` those of the PyTorch profiler too; their summaries, or directories of summaries; or a heap
-    /// written by `gctrace heap`
+    /// Traces written by `gctrace record`; several give one file. With `--format parquet` or `perfetto` also traces of
+    /// the PyTorch profiler; their summaries, or directories of summaries; or a heap written by `gctrace heap`
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
     /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed, .pstats,
@@ -98,10 +97,10 @@ impl ExportArgs {
         self.format.unwrap_or(ExportFormat::Svg)
     }
 
-    /// With its format; `-` is no output.
+    /// An unknown extension of the output, a picture for a terminal, or a format without the requested contents.
     ///
     /// # Errors
-    /// An unknown extension of the output, a picture for a terminal, or a format that does not have what is asked for.
+    /// An unknown extension of the output, a picture for a terminal, or a format without the requested contents.
     pub(super) fn check(&mut self) -> Result<(), clap::Error> {
         self.output.take_if(|path| is_stdout(path));
         let is_picture = self.path.is_some() || self.cycle.is_some();

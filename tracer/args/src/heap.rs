@@ -35,10 +35,10 @@ pub struct HeapArgs {
     pub take: TakeHeapArgs,
 }
 
-/// What is asked about heaps.
+/// Questions about heaps.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
 pub enum HeapQuestion {
-    /// Objects and bytes by type, by generation, and what is garbage
+    /// Objects and bytes by type and by generation, and garbage
     Show(OneHeapArgs),
     /// Why objects are alive: the shortest path from a module, a frame or another root
     Why {
@@ -51,7 +51,7 @@ pub enum HeapQuestion {
     },
     /// Objects that retain most: what would be freed with them
     Dominators(OneHeapArgs),
-    /// What was born after the first heap and is alive in the last one
+    /// Objects born after the first heap and alive in the last one
     Diff {
         /// Two or three heaps of one process, oldest first
         #[arg(required = true, num_args = 2..=3, value_name = "FILE")]
@@ -115,7 +115,7 @@ impl HeapQuestion {
 pub enum HeapTarget {
     /// The one at this address.
     Address(u64),
-    /// Those of this type.
+    /// Objects of this type.
     Type(String),
 }
 

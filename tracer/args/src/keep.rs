@@ -1,4 +1,4 @@
-//! Options of a recording of which the last part is kept.
+//! Options of a recording that keeps its last part.
 
 use super::values;
 use clap::Args;

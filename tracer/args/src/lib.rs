@@ -1,7 +1,7 @@
 //! The command line of gctrace: clap's types are the configuration.
 //!
-//! Owns every option, its help and its validation. Executes nothing. No other module depends on
-//! clap, except `manual.rs`, which renders this description.
+//! Owns every option, its help and its validation. Executes nothing. No other module depends on clap, except
+//! `manual.rs`: it renders this description.
 #![expect(
     missing_docs,
     reason = "the comments of clap's types are the help of gctrace, which says what it needs"
@@ -73,8 +73,8 @@ pub const TERMINAL_GUARDIAN: &str = "__guardian-of-terminal";
 pub const LOAD_LIBRARY: &str = "__load-library";
 
 /// The group of the options that `gctrace.toml` and `GCTRACE_ARGS` may have: `group = CONFIGURABLE` in the option's
-/// definition. All others must be typed: those that write files, listen, name processes or other programs' settings, or
-/// give rights.
+/// definition. All other options must be typed: they write files, listen, name processes or other programs' settings,
+/// or give rights.
 const CONFIGURABLE: &str = "configurable";
 
 /// An option that has another name now, and the new spelling.
@@ -199,7 +199,7 @@ pub enum Invocation {
     /// Compare runs before and after a change: whether it helped
     #[command(after_help = compare::EXAMPLES, override_usage = compare::USAGE)]
     Compare(CompareArgs),
-    /// Measure which settings of the collector are the fastest
+    /// Find the fastest settings of the collector by measurement
     #[command(after_help = tune::EXAMPLES)]
     Tune(TuneArgs),
     /// Take a heap; why objects are alive, what retains memory
@@ -258,10 +258,10 @@ pub struct DoctorArgs {
 }
 
 impl Invocation {
-    /// Completes the options.
+    /// Missing or contradictory options that clap does not find. Without the usage.
     ///
     /// # Errors
-    /// What is missing or contradictory, and clap does not find. Without the usage.
+    /// Missing or contradictory options that clap does not find. Without the usage.
     fn check(&mut self, verbosity: Verbosity) -> Result<(), clap::Error> {
         match self {
             Self::Record(args) => args.check(verbosity),
@@ -277,7 +277,7 @@ impl Invocation {
     }
 }
 
-/// Which messages gctrace prints; each level includes the levels before it.
+/// Messages to print; each level includes the levels before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verbosity {
     /// Errors only (`-q`).
@@ -371,7 +371,7 @@ fn old_spelling(mut matches: &ArgMatches) -> Option<OldSpelling> {
     OLD_SPELLINGS.into_iter().find(|(old, _)| is_used(old))
 }
 
-/// With the usage of this subcommand, in which it was made.
+/// The error with the usage of its subcommand.
 fn with_usage(error: clap::Error, subcommand: &str) -> clap::Error {
     let mut all = command();
     all.build();
@@ -418,7 +418,7 @@ pub fn command() -> clap::Command {
         .mut_subcommand("tune", |tune| tune.mut_arg("command", |arg| last(arg).required(true)))
 }
 
-/// The same with what clap derives from it: which options are in which group, and those of every subcommand.
+/// The same with clap's additions: the options of each group, and the options of every subcommand.
 #[cfg(target_os = "linux")]
 pub fn described() -> clap::Command {
     let mut command = command();

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// A limit that a report must not exceed, such as `gc_share>2%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ReportLimit {
-    /// Share of training during which the collector paused the program, 0 to 1.
+    /// Share of training with the program paused by the collector, 0 to 1.
     GcShare(f64),
     /// Longest pause in training.
     Longest(Duration),
@@ -65,8 +65,7 @@ const CHANGE_FORMS: &str = "expected step_time>PERCENT, longest>PERCENT, step_ti
                             gpu_cost>+POINTS%, such as 'step_time>2%', 'gc_share>+1%' or \
                             'longest>+10ms'";
 
-/// Reads a limit of a change. Shares grow by points, which the `+` says; times by percent or, with
-/// `+`, by a time.
+/// Reads a limit of a change. Shares grow by points, marked by the `+`; times by percent or, with `+`, by a time.
 pub(super) fn change_limit(text: &str) -> Result<ChangeLimit, String> {
     let (name, most) = text.split_once('>').ok_or_else(|| CHANGE_FORMS.to_owned())?;
     let (name, most) = (name.trim(), most.trim());

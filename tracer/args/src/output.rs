@@ -1,4 +1,4 @@
-//! Where a report goes and in which form: one pair of options, for all commands that have a report.
+//! Destination and form of a report: one pair of options, for all commands that have a report.
 
 use super::CONFIGURABLE;
 use super::choices::OutputFormat;
@@ -6,7 +6,7 @@ use crate::files::is_stdout;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
-/// The form of a report: a value of `F`, whose names are also the ends of files.
+/// The form of a report: a value of `F`, named like the ends of files.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq)]
 pub struct FormatArgs<F: ValueEnum + Send + Sync + 'static> {
     /// Format of the report [default: text]
@@ -32,9 +32,9 @@ impl<F: ValueEnum + Send + Sync + Default + 'static> FormatArgs<F> {
 pub struct OutputArgs<F: ValueEnum + Send + Sync + 'static> {
     #[command(flatten)]
     form: FormatArgs<F>,
-    /// File for the report, whose end (`.json`, `.md`, `.html`) is the default of the format; an existing one is not
-    /// overwritten. `-` is standard output, the default; `apply` and `tune` print text on standard error by default, and
-    /// with `-` what the command prints
+    /// File for the report; its end (`.json`, `.md`, `.html`) is the default of the format. An existing file is not
+    /// overwritten. `-` is standard output, the default; `apply` and `tune` print text on standard error by default,
+    /// and with `-` what the command prints
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Overwrite FILE if it exists
@@ -61,7 +61,7 @@ impl<F: ValueEnum + Send + Sync + Default + 'static> OutputArgs<F> {
 }
 
 impl OutputArgs<OutputFormat> {
-    /// Whether the report goes to standard output, and that of the command that gctrace starts does not.
+    /// Whether the report goes to standard output, and the output of the started command does not.
     pub fn is_on_stdout(&self) -> bool {
         match &self.output {
             Some(path) => is_stdout(path),

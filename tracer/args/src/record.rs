@@ -63,15 +63,15 @@ pub struct RecordConfig {
     pub verbosity: Verbosity,
 }
 
-/// Samples a second unless others are named: 0.07 % of each busy CPU (docs/evidence.md); not 100,
-/// which periods of programs meet.
+/// Samples a second unless others are named: 0.07 % of each busy CPU (docs/evidence.md). Not 100: programs have periods
+/// that meet it.
 const SAMPLES: u32 = 99;
 
 impl RecordConfig {
     /// Completes it.
     ///
     /// # Errors
-    /// There is nothing to record, or the output does not allow what is asked for.
+    /// There is nothing to record, or the output does not allow a requested option.
     pub(super) fn check(&mut self, verbosity: Verbosity) -> Result<(), clap::Error> {
         self.verbosity = verbosity;
         if self.memory_history.is_some() {
@@ -109,7 +109,7 @@ impl RecordConfig {
     }
 }
 
-/// Which processes to record; `SourceArgs::follow` adds their descendants.
+/// Processes to record; `SourceArgs::follow` adds their descendants.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordTarget {
     /// A command to start: never empty.

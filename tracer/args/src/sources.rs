@@ -1,4 +1,4 @@
-//! Options that `record` and `top` share: which processes and events to record, and how.
+//! Options that `record` and `top` share: processes and events to record, and how.
 
 use super::{CONFIGURABLE, CounterChoice, CudaMode, RecordMode, choices, values};
 use clap::{ArgAction, Args};

@@ -22,7 +22,7 @@ pub struct SummarizeArgs {
     /// Directory for the summaries, created if needed. Complete ones are kept, others replaced
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Only one part of the traces: I/N, with I from 0, of N parts; `auto`: those of a Slurm array
+    /// Only one part of the traces: I/N, with I from 0, of N parts; `auto`: I and N of a Slurm array
     /// (SLURM_ARRAY_TASK_ID, ...); `auto/N`: part JOB_COMPLETION_INDEX or SLURM_ARRAY_TASK_ID of N
     #[arg(long, value_name = "SHARD", value_parser = |text: &str| shard(text, &variables::part_of_work))]
     pub shard: Option<Shard>,
@@ -139,7 +139,7 @@ mod tests {
                 ("SLURM_ARRAY_TASK_COUNT", "2"),
             ]
         };
-        // sbatch --array=3,9: which of the two is 9?
+        // sbatch --array=3,9: is 9 the first part or the second?
         for (text, variables, problem) in [
             ("4/4", vec![], "part 4 of 4 does not exist"),
             ("0/0", vec![], "does not exist"),

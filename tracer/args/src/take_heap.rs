@@ -33,7 +33,7 @@ pub struct TakeHeapArgs {
     pub as_root: bool,
 }
 
-/// The program whose heap is taken.
+/// The program with the heap to take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HeapProgram {
     /// A running process.
@@ -43,7 +43,7 @@ pub enum HeapProgram {
 }
 
 impl TakeHeapArgs {
-    /// The program whose heap is taken.
+    /// The program with the heap to take.
     ///
     /// # Errors
     /// There is neither a process nor a command with its full collection.

@@ -68,7 +68,7 @@ pub struct TopArgs {
     /// Serve Prometheus metrics at this address: a port on localhost (9464), or ADDRESS:PORT
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
     pub listen: Option<SocketAddr>,
-    /// With --listen: include the arguments of command lines, which may contain secrets
+    /// With --listen: include the arguments of command lines; they may contain secrets
     #[arg(long, hide = true, requires = "listen")]
     pub listen_arguments: bool,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub struct TopArgs {
 }
 
 impl TopArgs {
-    /// The form of what is printed per interval; `None`: the view, if the terminal can show it.
+    /// The form of the output per interval; `None`: the view, if the terminal can show it.
     pub fn printed(&self) -> Option<OutputFormat> {
         self.format.or(self.plain.then_some(OutputFormat::Text))
     }

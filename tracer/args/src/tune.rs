@@ -98,8 +98,8 @@ impl TuneArgs {
         ))
     }
 
-    /// Whether the settings are compared within one run: thresholds leave nothing behind. Which ones the
-    /// program has does not matter.
+    /// Whether the settings are compared within one run: thresholds leave nothing behind. The program's own thresholds
+    /// do not matter.
     pub fn takes_turns(&self) -> bool {
         let is_thresholds = |setting: &GcSetting| setting.thresholds([1; 3]).is_some();
         !self.runs && self.settings.iter().all(is_thresholds)

@@ -131,7 +131,7 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error} (examples: 50us, 1ms)"))
 }
 
-/// File name of a trace, which may contain `%h`, `%r` and `%p`.
+/// File name of a trace; may contain `%h`, `%r` and `%p`.
 pub(super) fn trace_name() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         #[cfg(target_os = "linux")]

@@ -111,7 +111,7 @@ fn as_invoker<R: Send>(
     crate::invoker::act_as(invoker, action)?
 }
 
-/// Whether `path` is `-`, which stands for standard output.
+/// Whether `path` is `-`: standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new(STANDARD_STREAM)
 }

@@ -14,13 +14,13 @@ use strum::Display;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum PrivilegeTool {
-    /// sudo, or one that sets the same variables (sudo-rs).
+    /// sudo, or a tool that sets the same variables (sudo-rs).
     Sudo,
     /// doas, OpenBSD's.
     Doas,
 }
 
-/// The user on whose behalf gctrace works: runs the command, owns the trace.
+/// The user that gctrace works for: runs the command, owns the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invoker {
     /// User id.
@@ -98,7 +98,7 @@ impl Invoker {
         self.tool
     }
 
-    /// Whether gctrace runs as another user than the one who typed the command.
+    /// Whether gctrace runs as another user than the user that typed the command.
     pub fn is_another_user(&self) -> bool {
         self.tool.is_some()
     }
@@ -137,9 +137,9 @@ impl Invoker {
     }
 }
 
-/// Replaces the session keyring, whose keys its processes may read whichever user they run as, by a
-/// new one with the user's keys linked to it, like a login (pam_keyinit(8)). If the kernel has no
-/// keys, or a filter forbids them, does nothing. System calls only.
+/// Replaces the session keyring by a new one with the user's keys linked to it, like a login (pam_keyinit(8)):
+/// processes may read the keys of their session's keyring, whatever user they run as. If the kernel has no keys, or a
+/// filter forbids them, does nothing. System calls only.
 fn join_new_session_keyring() {
     let unnamed = std::ptr::null::<libc::c_char>();
     // SAFETY: a null name requests a new keyring; the rest are plain numbers.
@@ -173,7 +173,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Those of a user.
+    /// The user's credentials.
     pub fn of(invoker: &Invoker) -> Self {
         Self { uid: invoker.uid, gid: invoker.gid, groups: invoker.groups.clone() }
     }

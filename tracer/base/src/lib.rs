@@ -1,8 +1,8 @@
 //! What all commands of gctrace stand on.
 //!
-//! Owns its output ([`mod@print`]), the files it writes and reads ([`files`]), who runs it ([`invoker`]) and whom it can
-//! trust (`trust`), environment variables, clocks, and the border to the system ([`platform`]). Not here: arguments,
-//! and anything about Python.
+//! Owns its output ([`mod@print`]), the files it writes and reads ([`files`]), the user that runs it ([`invoker`]), the
+//! users it can trust (`trust`), environment variables, clocks, and the border to the system ([`platform`]). Not here:
+//! arguments, and anything about Python.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "files of recordings"))]

@@ -1,5 +1,5 @@
-//! What gctrace asks of the system itself, on Linux; `platform/elsewhere.rs` has the stand-ins of other
-//! systems, which analyze traces, but record none.
+//! System calls of gctrace itself, on Linux; `platform/elsewhere.rs` has the stand-ins of other systems: they analyze
+//! traces, but record none.
 //!
 //! The floor of this crate: it knows no other module.
 
@@ -23,7 +23,7 @@ pub fn is_writable_within(output: &impl AsFd, limit_ms: u16) -> bool {
     nix::poll::poll(&mut room, limit_ms) != Ok(0)
 }
 
-/// A descriptor of a process, which never leads to another one that gets its id later (pidfd_open(2)).
+/// A descriptor of a process; it never refers to a later process with the same id (pidfd_open(2)).
 pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };

@@ -1,13 +1,11 @@
 //! All output of gctrace to standard output and standard error.
 //!
-//! Guarantees three properties, which is why no other module may print (enforced by `clippy.toml` and
-//! the lints in `main.rs`). A closed pipe or terminal never panics: the exit code is the command's.
-//! Text contains no control characters except newlines and gctrace's own colors, whatever names
-//! programs use (`gctrace_analysis::clean`). A blocked reader of standard error cannot block the thread that
-//! records and resumes stopped programs.
+//! Guarantees three properties, so no other module may print (enforced by `clippy.toml` and the lints in `main.rs`). A
+//! closed pipe or terminal never panics: the exit code is the command's. Text contains no control characters except
+//! newlines and gctrace's own colors, whatever names programs use (`gctrace_analysis::clean`). A blocked reader of
+//! standard error cannot block the thread that records and resumes stopped programs.
 //!
-//! The exception is the full-screen view, which writes to its terminal by itself
-//! (`top/view/terminal_device.rs`).
+//! The exception is the full-screen view: it writes to its terminal by itself (`top/view/terminal_device.rs`).
 
 #![expect(
     clippy::disallowed_methods,
@@ -29,7 +27,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use terminal_size::{Width, terminal_size_of};
 
-/// Prefix of each message, by which it differs from the command's own output.
+/// Prefix of each message: distinguishes it from the command's own output.
 pub const PREFIX: &str = "gctrace: ";
 
 /// How long a message waits for standard error to become writable. Stopped programs wait as long.
@@ -37,7 +35,7 @@ const PATIENCE_MS: u16 = 500;
 /// Bytes per write: a writable pipe accepts this number without blocking (`PIPE_BUF`, pipe(7)).
 const AT_ONCE: usize = 4096;
 
-/// Whether the last write to standard error timed out, in which case gctrace does not wait again.
+/// Whether the last write to standard error timed out; then gctrace does not wait again.
 static STUCK: AtomicBool = AtomicBool::new(false);
 
 /// Prints a message to standard error as one line: `gctrace: TEXT`.
@@ -81,7 +79,7 @@ pub fn answer(text: &str) -> anyhow::Result<()> {
     exact_answer(&clean::lines(text))
 }
 
-/// The same with gctrace's own colors, of which others' names were cleaned before.
+/// The same with gctrace's own colors; other programs' names were cleaned before.
 ///
 /// # Errors
 /// The write failed.
@@ -89,7 +87,7 @@ pub fn styled_answer(text: &str) -> anyhow::Result<()> {
     exact_answer(&clean::text(text))
 }
 
-/// Prints to standard output what is escaped already: a document, [`json`], a page.
+/// Prints escaped content to standard output: a document, [`json`], a page.
 ///
 /// # Errors
 /// The write failed.
@@ -97,7 +95,7 @@ pub fn exact_answer(content: &str) -> anyhow::Result<()> {
     written_answer(|out| out.write_all(content.as_bytes()))
 }
 
-/// Prints what is too large to be in memory at once, unchanged. A closed pipe, as by `head`, is no error.
+/// Prints content too large for memory at once, unchanged. A closed pipe, as by `head`, is no error.
 ///
 /// # Errors
 /// The write failed.
@@ -147,7 +145,7 @@ pub fn colors_wanted(on_terminal: bool) -> bool {
     on_terminal && text("NO_COLOR").is_none() && !dumb
 }
 
-/// Duplicates standard output, for the view, which bypasses `print.rs`.
+/// Duplicates standard output for the view; the view bypasses `print.rs`.
 ///
 /// # Errors
 /// Too many open files.
@@ -173,8 +171,8 @@ pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(escaped_json(&serde_json::to_string_pretty(value)?) + "\n")
 }
 
-/// JSON with characters that are harmful to a terminal (such as U+009B, which starts a control sequence) as `\u`
-/// escapes (RFC 8259, section 7). These occur only in strings. Newlines stay.
+/// JSON with characters harmful to a terminal (such as U+009B, the start of a control sequence) as `\u` escapes (RFC
+/// 8259, section 7). These occur only in strings. Newlines stay.
 pub fn escaped_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len() + 1);
     for char in json.chars() {

@@ -1,7 +1,7 @@
-//! Which users could have put what is at a path there: the one answer for every file and folder that gctrace trusts.
+//! Users that could have changed the file at a path: the one answer for every file and folder that gctrace trusts.
 //!
-//! Those are configured options, the library that is loaded into the command, what `gctrace setup` installs and removes,
-//! and the folders of gctrace itself. Others' files are read, never trusted: `files/existing.rs`.
+//! Trusted are configured options, the library that is loaded into the command, the files that `gctrace setup` installs
+//! and removes, and gctrace's own folders. Other users' files are read, never trusted: `files/existing.rs`.
 
 use crate::platform::{has_more_rights_than_its_user, in_foreign_user_namespace};
 use crate::text::shell_line;
@@ -82,8 +82,8 @@ pub struct ExaminedPath {
     pub real: PathBuf,
     /// The last part that someone other than root and the user may write or replace now.
     pub writable: Option<WritablePath>,
-    /// The last folder in which each user may remove only their own files (`/tmp`): nobody else can remove or rename
-    /// what root or the user has there (inode(7), `S_ISVTX`), but once it is gone, anyone may make another one.
+    /// The last folder where each user may remove only their own files (`/tmp`). Others cannot remove or rename files
+    /// of root or the user there (inode(7), `S_ISVTX`), but once such a file is gone, anyone may make another one.
     pub sticky: Option<WritablePath>,
 }
 
@@ -224,7 +224,7 @@ fn is_private_group(gid: u32, user: u32) -> bool {
     })
 }
 
-/// Whether the file has an access list, which may let other users write where the group may.
+/// Whether the file has an access list: it may let other users write where the group may.
 fn has_access_list(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
         return true;

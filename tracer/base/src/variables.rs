@@ -9,7 +9,7 @@ use crate::platform::has_more_rights_than_its_user;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Effect of an environment variable, which decides how far its value is trusted.
+/// Effect of an environment variable: decides how far its value is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariableEffect {
     /// Appearance of output, or a word in a message.
@@ -17,9 +17,9 @@ pub enum VariableEffect {
     /// Location of the user's own files. They are created as that user, and their content is trusted
     /// for that user's programs only.
     Place,
-    /// Which part of the files that the user names is worked on.
+    /// The part of the user's files to work on.
     Part,
-    /// Options of the command line (`tracer/args/src/configured.rs`, which ignores them with file capabilities).
+    /// Options of the command line (`tracer/args/src/configured.rs` ignores them with file capabilities).
     Options,
     /// Identity of the user; trusted only if gctrace runs as root (`invoker.rs`).
     Identity,

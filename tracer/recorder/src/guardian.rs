@@ -1,12 +1,11 @@
 //! The guardian: a small process that resumes stopped programs whatever happens to gctrace.
 //!
 //! A program is stopped at exec, by a SIGSTOP from the BPF side, while its probes are placed. In
-//! that time gctrace may be killed, stopped, or stuck. The guardian has the map of stopped programs
-//! and a pipe whose other end only gctrace has. While that pipe is open it resumes programs that
-//! were stopped for too long; when it is closed, with or without a final message, all that are
-//! still stopped. It keeps only that map alive: programs, links and with them the probes are
-//! released with gctrace. A successor (`guardian/successor.rs`) takes over if the guardian is
-//! killed, also together with gctrace. Another process of this kind guards the terminal
+//! that time gctrace may be killed, stopped, or stuck. The guardian has the map of stopped programs and a pipe; only
+//! gctrace has its other end. While that pipe is open it resumes programs stopped for too long. When the pipe is
+//! closed, with or without a final message, it resumes all stopped programs. It keeps only that map alive: programs,
+//! links and with them the probes are released with gctrace. A successor (`guardian/successor.rs`) takes over if the
+//! guardian is killed, also together with gctrace. Another process of this kind guards the terminal
 //! (`guardian/terminal.rs`).
 
 mod stopped_map;
@@ -32,7 +31,7 @@ use std::time::{Duration, Instant};
 /// Name of the process, at most 15 bytes (`TASK_COMM_LEN`). It does not contain "gctrace": `pkill
 /// gctrace` and `killall gctrace` must leave guardians alone.
 const NAME: &str = "gc-guardian";
-/// The guardian's descriptor of what it guards: the map, or the terminal.
+/// The guardian's descriptor of the map of stopped programs, or of the terminal.
 const GIVEN_DESCRIPTOR: i32 = 3;
 /// Sent on the pipe at an orderly end.
 const DISMISSED: u8 = b'.';
@@ -48,15 +47,14 @@ const WATCH_MS: u8 = 200;
 const LONGEST: Duration = Duration::from_millis(1500);
 /// Stops farther apart than this do not add up: gctrace was there in between.
 const IN_A_ROW: Duration = Duration::from_secs(10);
-/// How long gctrace waits for the end of its guardian, which another gctrace or a user may have
-/// stopped.
+/// How long gctrace waits for the end of its guardian: another gctrace or a user may have stopped it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A program is in the map slightly before its SIGSTOP reaches it, so it is resumed repeatedly for
 /// this time, and only then forgotten.
 const INSIST: Duration = Duration::from_millis(250);
 
-/// gctrace's handle on a guardian. When dropped without a dismissal, the guardian does what it is
-/// there for, and exits.
+/// gctrace's handle on a guardian. When dropped without a dismissal, the guardian resumes the programs or restores the
+/// terminal, and exits.
 #[derive(Debug)]
 struct GuardianProcess {
     process: Child,
@@ -98,7 +96,7 @@ impl GuardianProcess {
     }
 }
 
-/// The guardian of stopped programs. When dropped, it resumes what is still stopped, and exits.
+/// The guardian of stopped programs. When dropped, it resumes all still stopped, and exits.
 #[derive(Debug)]
 pub struct Guardian(GuardianProcess);
 
@@ -109,9 +107,9 @@ impl Guardian {
     }
 }
 
-/// No program is stopped from now on. Waits until the guardian has exited, and with it resumed
-/// every program: one that is stopped when gctrace exits may lose its process group's last parent,
-/// and the kernel terminates it for that (`kill_orphaned_pgrp` in kernel/exit.c).
+/// No program is stopped from now on. Waits until the guardian has exited, and with it resumed every program. A program
+/// still stopped at gctrace's exit may lose its process group's last parent, and the kernel then terminates it
+/// (`kill_orphaned_pgrp` in kernel/exit.c).
 impl Drop for Guardian {
     fn drop(&mut self) {
         self.0.dismiss();
@@ -120,8 +118,8 @@ impl Drop for Guardian {
 
 /// In the forked child: leaves the terminal, and keeps `given` and the standard descriptors only.
 fn detach_with(given: i32) -> io::Result<()> {
-    // SAFETY: system calls on plain numbers. Closing on exec rather than now keeps the pipe on
-    // which the parent waits for the exec.
+    // SAFETY: system calls on plain numbers. The parent waits for the exec on the pipe: closing on exec rather than now
+    // keeps it.
     unsafe {
         Errno::result(libc::setsid())?;
         let first = GIVEN_DESCRIPTOR.cast_unsigned();
@@ -206,7 +204,7 @@ impl OverdueStops {
             let before = self.0.get(&pid).map_or(Duration::ZERO, |(before, _)| *before);
             let stopped_for = before + now.saturating_sub(since);
             if stopped_for >= LONGEST {
-                // In this order: once it runs it may be stopped again, which must not be forgotten.
+                // In this order: once resumed, it may be stopped again, and that stop must not be forgotten.
                 world.forget(pid);
                 world.resume(pid);
                 self.0.insert(pid, (stopped_for, now));

@@ -1,8 +1,8 @@
 //! One recording of gctrace, and the command that it starts.
 //!
-//! Owns the order of a recording and its sources ([`record`]), the start of a command ([`launch`]), what resumes
-//! stopped programs when gctrace dies ([`guardian`]), and the rights that it needs ([`privileges`]). Not here: what is
-//! said of a trace.
+//! Owns the order of a recording and its sources ([`record`]), the start of a command ([`launch`]), the process that
+//! resumes stopped programs when gctrace dies ([`guardian`]), and the rights that it needs ([`privileges`]). Not here:
+//! reports on a trace.
 #![cfg(target_os = "linux")]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

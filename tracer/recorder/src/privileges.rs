@@ -1,7 +1,7 @@
 //! The privileges that recording needs, and how to get them.
 //!
-//! Facts ([`PrivilegeFacts::gather`]) are separate from rules ([`PrivilegeError::from_facts`], its
-//! text and remedy), which are pure. `gctrace_ebpf::KernelSupport` covers features of the kernel.
+//! Facts ([`PrivilegeFacts::gather`]) are separate from rules ([`PrivilegeError::from_facts`], its text and remedy);
+//! rules are pure. `gctrace_ebpf::KernelSupport` covers features of the kernel.
 
 mod credentials;
 mod facts;

@@ -1,4 +1,4 @@
-//! Time namespaces: how far the clocks of processes are ahead of the kernel's, which probes read.
+//! Time namespaces: how far the clocks of processes are ahead of the kernel's clocks, read by probes.
 //!
 //! A process may be in one of its own (containers, CRIU, unshare --time); it changes with a fork, an exec or setns(2)
 //! alone. The kernel states the offsets of the namespace that the next child of a process will be in.
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-/// Inode of the first namespace, whose clocks are the kernel's (`PROC_TIME_INIT_INO`, Linux 5.6).
+/// Inode of the first namespace: its clocks are the kernel's (`PROC_TIME_INIT_INO`, Linux 5.6).
 const FIRST: u64 = 0xEFFF_FFFA;
 /// [`own_ahead_ns`] is unknown; the kernel permits no such offset.
 const UNKNOWN: i64 = i64::MIN;
@@ -19,7 +19,7 @@ pub const UNKNOWN_CLOCK: &str = "gctrace is in a time namespace, and how far its
 
 /// How far CLOCK_MONOTONIC of this process is ahead of the kernel's, in ns; `None` if that is unknown.
 pub fn own_ahead_ns() -> Option<i64> {
-    // For this process: a forked child may be in another namespace. No lock, which a fork could leave locked.
+    // For this process: a forked child may be in another namespace. No lock: a fork could leave it locked.
     static PID: AtomicU32 = AtomicU32::new(0);
     static AHEAD_NS: AtomicI64 = AtomicI64::new(0);
     let pid = std::process::id();
@@ -41,13 +41,13 @@ pub struct ProcessClocks {
 }
 
 impl ProcessClocks {
-    /// What was found before no longer counts.
+    /// Forgets earlier results.
     pub fn forget(&mut self) {
         self.scanned = None;
     }
 
     /// How far CLOCK_MONOTONIC of a process is ahead of a trace's clock, in ns; `None` if that is unknown. `otherwise`:
-    /// if it has exited, or may not be looked at; the number of its namespace in its own words, or what is assumed.
+    /// if it has exited, or may not be looked at; the namespace number reported by the process, or an assumption.
     pub fn ahead_ns(&mut self, pid: u32, otherwise: OtherClock) -> Option<i64> {
         let process = pid.to_string();
         let id = match (namespace(&process, "time"), otherwise) {
@@ -64,7 +64,7 @@ impl ProcessClocks {
     }
 }
 
-/// What is known of the clock of a process without asking the kernel.
+/// Knowledge of a process's clock without asking the kernel.
 #[derive(Clone, Copy, Debug)]
 pub enum OtherClock {
     /// The number of its namespace in its own words; 0: it does not know.

@@ -1,4 +1,4 @@
-//! Files of known contents: private copies of what is in this binary, and installed files.
+//! Files of known contents: private copies of files in this binary, and installed files.
 
 use nix::unistd::Uid;
 use std::fs::OpenOptions;
@@ -7,13 +7,12 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Makes the file at `path` a copy of `contents` with these permissions, whatever the umask; returns
-/// whether it was not yet. One that is already there stays: programs have it mapped. Anything else,
-/// links included, is replaced by a rename. `path` is in a folder in which only this process's user
-/// can write.
+/// Makes the file at `path` a copy of `contents` with these permissions, whatever the umask; returns whether it changed
+/// anything. An existing copy stays: programs have it mapped. Anything else, links included, is replaced by a rename.
+/// Only this process's user can write in the folder of `path`.
 ///
 /// # Errors
-/// The copy cannot be written. What was there before remains.
+/// The copy cannot be written. The previous file remains.
 pub fn keep_copy(path: &Path, contents: &[u8], mode: u32) -> io::Result<bool> {
     if is_copy(path, contents, mode) {
         return Ok(false);

@@ -1,5 +1,5 @@
-//! Existing files: checked before writing, with the permissions of the user that will write; and files
-//! of others, which are read, never written.
+//! Existing files: checked before writing, with the permissions of the user that will write. Files of other users are
+//! read, never written.
 
 use super::system::FileId;
 use super::{FileFailure, system};
@@ -22,7 +22,7 @@ pub(super) enum ExistingFile {
 /// Checks `path`, following links.
 ///
 /// # Errors
-/// A block device, which must never be written to, or a failed system call.
+/// A block device (never written to), or a failed system call.
 pub(super) fn look(path: &Path) -> Result<ExistingFile, FileFailure> {
     let found = match std::fs::metadata(path) {
         Ok(found) => found,

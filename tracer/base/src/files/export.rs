@@ -36,8 +36,8 @@ pub fn write_export(
     written.map_err(|failure| failure.of(path, invoker, "-o"))
 }
 
-/// As [`write_export`], but what is there is never a reason not to write: a file that `is_ours` is renamed to `NAME.old`,
-/// and beside another one the next free name is taken, such as `NAME-2`. Returns the path.
+/// As [`write_export`], but always writes: an existing file that `is_ours` is renamed to `NAME.old`, and beside another
+/// one the next free name is taken, such as `NAME-2`. Returns the path.
 ///
 /// # Errors
 /// It cannot be written.
@@ -67,7 +67,7 @@ pub fn write_beside(
     Ok(named)
 }
 
-/// The first of `NAME-2`, `NAME-3`, ... of which there is no file.
+/// The first of `NAME-2`, `NAME-3`, ... without a file.
 #[cfg(target_os = "linux")]
 fn free_name(path: &Path) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default();

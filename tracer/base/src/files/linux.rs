@@ -94,7 +94,7 @@ pub(super) fn open(path: &Path, append: bool) -> Result<File, FileFailure> {
     Ok(file)
 }
 
-/// The first word of `command` that names the file at `path`, which must then not be written.
+/// The first word of `command` that names the file at `path`; the file must then not be written.
 pub(super) fn named_by_command<'a>(path: &Path, command: &'a [OsString]) -> Option<&'a OsStr> {
     let place = OutputPath::of(path);
     command.iter().enumerate().find_map(|(index, word)| {

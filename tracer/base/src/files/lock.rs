@@ -1,4 +1,4 @@
-//! The lock that a recorder has on what it writes, by which it is found.
+//! The lock of a recorder on its output; others find the recorder by it.
 
 use super::open_regular;
 use super::segments::LOCK;

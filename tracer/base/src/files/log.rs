@@ -11,9 +11,8 @@ const LOG_BYTES: u64 = 16 << 20;
 /// The option that names a log.
 const OPTION: &str = "--log";
 
-/// Appends a row to a log, as the invoker. A new log starts with `title`, by which an existing one is
-/// recognized, and `head`, the lines of the table's head; the head is repeated if something else
-/// than a table is at the end of the log.
+/// Appends a row to a log, as the invoker. A new log starts with `title` (existing logs are recognized by it) and
+/// `head`, the lines of the table's head. If the log does not end with a table, the head is repeated.
 ///
 /// # Errors
 /// The file is something else, or cannot be written.

@@ -1,4 +1,4 @@
-//! The directory of a recording of which the last part is kept: numbered segments.
+//! The directory of a recording that keeps its last part: numbered segments.
 //!
 //! Owns their names. `segments/folder.rs` creates, keeps and removes them.
 

@@ -21,7 +21,7 @@ pub fn create_directory(path: &Path, invoker: &Invoker) -> Result<(), FileError>
     as_invoker(invoker, create).map_err(|failure| failure.of(path, invoker, "-o"))
 }
 
-/// The files in a directory whose names end like this, by name; none if it is no directory.
+/// The files in a directory with names that end like this, by name; none if it is no directory.
 pub fn with_extension(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -85,8 +85,8 @@ pub fn remove_summary_leftovers(path: &Path, invoker: &Invoker) {
     });
 }
 
-/// Removes what killed processes left of a summary that is complete now. One that still writes it
-/// fails to rename its own, which is not needed any more.
+/// Removes leftovers of killed processes for a summary that is complete now. A process that still writes this summary
+/// fails to rename its own file; that file is no longer needed.
 fn remove_leftovers(path: &Path) {
     let (directory, prefix) = place(path);
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();

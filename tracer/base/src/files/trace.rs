@@ -59,7 +59,7 @@ impl NewTrace {
         &self.path
     }
 
-    /// Whether the trace goes to standard output, which can only be appended to.
+    /// Whether the trace goes to standard output; it can only be appended to.
     pub fn streams(&self) -> bool {
         self.streams
     }

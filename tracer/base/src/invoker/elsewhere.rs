@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// The user on whose behalf gctrace works.
+/// The user that gctrace works for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invoker {
     /// For messages.
@@ -15,7 +15,7 @@ impl Invoker {
         Self { name: "you".to_owned() }
     }
 
-    /// Whether gctrace runs as another user than the one who typed the command.
+    /// Whether gctrace runs as another user than the user that typed the command.
     pub fn is_another_user(&self) -> bool {
         false
     }

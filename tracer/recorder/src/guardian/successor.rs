@@ -4,8 +4,8 @@
 //! itself: a SIGSTOP lasts until a SIGCONT. A BPF timer could send one, but it is canceled once no
 //! process has its map open (`bpf_map_put_uref` in kernel/bpf/syscall.c), unless the map is pinned:
 //! that needs a mounted bpffs, and leaves a file when all are killed. So a third process waits. It
-//! holds what the guardian holds and has a name of its own, so that neither `killall gctrace` nor
-//! `killall gc-guardian` reaches it. One that takes over forks the next.
+//! holds what the guardian holds and has a name of its own, so that neither `killall gctrace` nor `killall gc-guardian`
+//! reaches it. A successor that takes over forks the next.
 
 use super::{DISMISSED, NAME, abandoned, set_name};
 use nix::sys::wait::waitpid;
@@ -25,9 +25,8 @@ pub(super) struct Successor {
 }
 
 impl Successor {
-    /// Forks it. Returns in the guardian at once, and in each successor once its guardian was
-    /// killed: the process in which it returns is the guardian from then on. `None` if no process
-    /// or pipe could be made; the guardian is alone then.
+    /// Forks it. Returns in the guardian at once, and in each successor once its guardian was killed: the process where
+    /// it returns is the guardian from then on. `None` if no process or pipe could be made; the guardian is alone then.
     pub(super) fn fork() -> io::Result<Option<Self>> {
         loop {
             let Ok((mut elder, pipe)) = io::pipe() else {

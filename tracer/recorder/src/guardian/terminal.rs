@@ -1,11 +1,10 @@
 //! The guardian of the terminal: restores it if gctrace is killed while a full-screen view is
 //! shown.
 //!
-//! The same executable in a session of its own, blocked on a pipe whose other end only gctrace has.
-//! When that pipe is closed without a dismissal, it leaves the alternate screen, turns mouse
-//! reports off, and restores the terminal's mode, unless another process (a shell) has changed it
-//! since. `tcsetattr` on a terminal that is not the controlling one is not subject to job control
-//! (`__tty_check_change` in Linux' `drivers/tty/tty_jobctrl.c`).
+//! The same executable in a session of its own, blocked on a pipe; only gctrace has the other end. When that pipe is
+//! closed without a dismissal, it leaves the alternate screen, turns mouse reports off, and restores the terminal's
+//! mode, unless another process (a shell) has changed it since. `tcsetattr` on a terminal that is not the controlling
+//! one is not subject to job control (`__tty_check_change` in Linux' `drivers/tty/tty_jobctrl.c`).
 
 use super::{GIVEN_DESCRIPTOR, GuardianProcess, abandoned, ignore_signals};
 use crate::print;
@@ -73,7 +72,7 @@ fn same(a: &Termios, b: &Termios) -> bool {
     flags(a) == flags(b)
 }
 
-/// The mode in which every key comes at once and as it is.
+/// The mode where every key comes at once and unchanged.
 pub fn raw(mode: &Termios) -> Termios {
     let mut raw = mode.clone();
     nix::sys::termios::cfmakeraw(&mut raw);

@@ -89,11 +89,10 @@ pub(super) fn private_copy(
     Ok(path)
 }
 
-/// The contents of the simulated GPU's library: of the file next to gctrace, or that inside this
-/// binary.
+/// The contents of the simulated GPU's library: of the file next to gctrace, or of the file inside this binary.
 ///
 /// # Errors
-/// There is none, or with more rights than its user, gctrace does not load the one that there is.
+/// There is none, or gctrace has more rights than its user and does not load the existing one.
 pub fn simulator() -> anyhow::Result<Vec<u8>> {
     let beside = beside();
     match SIMGPU {

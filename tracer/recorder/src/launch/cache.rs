@@ -1,5 +1,5 @@
-//! The cache of interpreters. Root must not trust one that a user can write: it decides where
-//! breakpoints are placed.
+//! The cache of interpreters. It decides where breakpoints are placed: root must not trust a cache that a user can
+//! write.
 
 use crate::invoker::Invoker;
 use crate::platform::has_more_rights_than_its_user;
@@ -46,8 +46,8 @@ impl CacheDir {
         Some(Self { directory: directory.to_owned(), only_files_of })
     }
 
-    /// How to resolve an interpreter whose file has this owner, `None` if that is unknown. `root`
-    /// is its process's: debug files of a container are below its own.
+    /// How to resolve an interpreter with a file of this owner, `None` if that is unknown. `root` is its process's:
+    /// debug files of a container are below its own.
     pub fn resolve_options(
         cache: Option<&Self>,
         owner: Option<u32>,

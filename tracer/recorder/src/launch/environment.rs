@@ -1,7 +1,7 @@
-//! The environment of the command: what it would have been without sudo.
+//! The environment of the command, as without sudo.
 //!
-//! sudo replaces `PATH`, drops most variables and sets some of its own. Its own process still has
-//! the user's in `/proc/PID/environ`, which root may read.
+//! sudo replaces `PATH`, drops most variables and sets some of its own. sudo's process still has the user's environment
+//! in `/proc/PID/environ`, readable by root.
 
 use crate::invoker::{Invoker, PrivilegeTool};
 use crate::platform::has_more_rights_than_its_user;
@@ -122,8 +122,7 @@ pub fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(parent(&pid), parent).take(MAX_ANCESTORS)
 }
 
-/// The user's environment, overridden by what was set on purpose since: `sudo NAME=value gctrace`,
-/// or in a root shell.
+/// The user's environment, overridden by variables set on purpose since: `sudo NAME=value gctrace`, or in a root shell.
 fn merge(present: &Environment, found: &ToolEnvironments) -> Environment {
     let mut merged = found.typed.clone();
     for (name, value) in present {

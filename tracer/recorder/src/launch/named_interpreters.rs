@@ -1,7 +1,7 @@
-//! Interpreters named by the command line and the environment, which the command will likely run.
+//! Interpreters named by the command line and the environment: the command will likely run them.
 //!
-//! A guess: a file that is named here and not run costs only its probes; one that is run and not
-//! named is stopped when it starts.
+//! A guess: a file that is named here and not run costs only its probes; an interpreter that is run and not named is
+//! stopped when it starts.
 
 use crate::files::open_regular;
 use crate::launch::LaunchPlan;

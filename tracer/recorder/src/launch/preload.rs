@@ -39,7 +39,7 @@ const INSTALLED: [&str; 2] = ["/usr/local/lib/gctrace", "/usr/lib/gctrace"];
 /// Most bytes of a library that is copied; a debug build has 20 MB.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// The library, and what it records.
+/// The library, and the sources it records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InjectionPlan {
     /// The path of the library.
@@ -81,7 +81,7 @@ pub enum LibraryError {
     Unusable {
         /// The file.
         path: PathBuf,
-        /// The kernel's reason, or what is wrong with it.
+        /// The kernel's reason, or the file's fault.
         reason: String,
     },
     /// It is from another version of gctrace.
@@ -112,7 +112,7 @@ pub enum LibraryError {
         rights: &'static str,
         /// The user that the command runs as.
         user: String,
-        /// The part of the path that could have been replaced, and by whom.
+        /// The replaceable part of the path, and the users that could have replaced it.
         writable: WritablePath,
     },
     /// The loader ends a path at a space or a colon.
@@ -184,13 +184,13 @@ fn installed() -> String {
     format!("{folder}/{LIBRARY}")
 }
 
-/// Whether no one but root and `user` may put anything there, now or when what is there is gone.
+/// Whether no one but root and `user` may put anything there, now or once the present file is gone.
 fn nobody_ever_can_write(path: &Path, user: u32) -> bool {
     trust::examine(path, user).is_ok_and(|found| found.writable.or(found.sticky).is_none())
 }
 
-/// The library, checked for loading into the command: a file next to gctrace, the one inside this
-/// binary, or one that is installed for all users.
+/// The library, checked for loading into the command: a file next to gctrace, the file inside this binary, or a file
+/// installed for all users.
 ///
 /// # Errors
 /// Why not; of several files, the first one's reason.
@@ -407,8 +407,8 @@ impl LaunchPlan {
         }
     }
 
-    /// Makes the loader load the library into the command and what it starts, after the user's own
-    /// libraries. `private`: gctrace's folder. Returns the path that it is loaded by.
+    /// Makes the loader load the library into the command and its children, after the user's own libraries. `private`:
+    /// gctrace's folder. Returns the path that it is loaded by.
     ///
     /// # Errors
     /// The loader would split the library's path, and it cannot be given another one in the private
@@ -432,9 +432,9 @@ impl LaunchPlan {
         self.environment.insert(name.into(), value);
     }
 
-    /// Makes the loader and NVIDIA's driver load the library into the command and what it starts.
-    /// `rendezvous` is the socket, in gctrace's private folder. A `CUDA_INJECTION64_PATH` of another
-    /// tool is kept, and the library then starts without the driver's call.
+    /// Makes the loader and NVIDIA's driver load the library into the command and its children. `rendezvous` is the
+    /// socket, in gctrace's private folder. A `CUDA_INJECTION64_PATH` of another tool is kept, and the library then
+    /// starts without the driver's call.
     ///
     /// # Errors
     /// As of [`Self::preload`].
@@ -464,8 +464,8 @@ impl LaunchPlan {
         named.filter(|_| self.foreign_cuda_injection().is_none())
     }
 
-    /// The value of `CUDA_INJECTION64_PATH` in the command's environment if it is another tool's
-    /// library, which gctrace leaves in place.
+    /// The value of `CUDA_INJECTION64_PATH` in the command's environment if it is another tool's library; gctrace
+    /// leaves it in place.
     pub fn foreign_cuda_injection(&self) -> Option<&OsStr> {
         self.variable(CUDA_INJECTION).filter(|value| {
             !value.is_empty() && Path::new(value).file_name() != Some(OsStr::new(LIBRARY))

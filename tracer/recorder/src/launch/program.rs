@@ -25,7 +25,7 @@ const MAX_STEPS: usize = 10;
 pub struct PreloadObstacle {
     /// The program.
     pub file: PathBuf,
-    /// What is in the way.
+    /// The obstacle.
     pub what: ObstacleKind,
 }
 
@@ -39,9 +39,9 @@ pub enum ObstacleKind {
     /// Runs with privileges beyond its user's: the loader drops the variables, for its children as
     /// well.
     OtherRights(&'static str),
-    /// Uses musl's loader, which the library does not support: the program would not start.
+    /// Uses musl's loader. The library does not support it: the program would not start.
     Musl(PathBuf),
-    /// Has the runtime library of a sanitizer, of this name, before which no other may be loaded.
+    /// Has the runtime library of a sanitizer, of this name; no other may be loaded before it.
     Sanitizer(String),
     /// For another processor.
     Machine(String),
@@ -269,7 +269,7 @@ fn has_capabilities(file: &Path) -> bool {
     size > 0
 }
 
-/// Programs that start others, and what they do with the environment.
+/// Programs that start others, and their treatment of the environment.
 fn launcher(file: &Path, words: &[OsString]) -> ProgramStep {
     let name = file.file_name().map(OsStr::to_string_lossy);
     match name.as_deref().unwrap_or("") {

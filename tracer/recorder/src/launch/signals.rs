@@ -1,4 +1,4 @@
-//! Signals while recording: which process they are meant for, and what to do.
+//! Signals while recording: the process they are meant for, and their handling.
 //!
 //! The command shares gctrace's process group, so signals from the terminal reach both; signals to
 //! gctrace alone are meant for the command and forwarded. Job control (Ctrl-Z) and SIGWINCH keep
@@ -123,10 +123,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks the signals and opens the descriptor. Must be called before any thread is started.
-    /// Ignored signals stay ignored, as POSIX requires for what a shell starts in the background
-    /// (XCU 2.12); except SIGTERM, which a blocked thread receives although it is ignored
-    /// (`sig_ignored`, kernel/signal.c). The command inherits all of them as gctrace did.
+    /// Blocks the signals and opens the descriptor. Must be called before any thread is started. Ignored signals stay
+    /// ignored, as POSIX requires for programs that a shell starts in the background (XCU 2.12). SIGTERM is an
+    /// exception: a blocked thread receives it although it is ignored (`sig_ignored`, kernel/signal.c). The command
+    /// inherits all of them as gctrace did.
     pub fn block() -> io::Result<Self> {
         ignore_size_limit();
         let mut set = SigSet::empty();

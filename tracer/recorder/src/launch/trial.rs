@@ -1,9 +1,9 @@
 //! Loads the injected library once, before it is preloaded into a program, to see if the loader
 //! accepts it.
 //!
-//! Its code runs in a child with the command's user and without capabilities, never in gctrace,
-//! which may have more rights than the user who chose the file. The child is gctrace again: between
-//! fork and exec, a process with threads may only make system calls.
+//! Its code runs in a child with the command's user and without capabilities, never in gctrace: gctrace may have more
+//! rights than the user that chose the file. The child is gctrace again: between fork and exec, a process with threads
+//! may only make system calls.
 
 use crate::invoker::Credentials;
 use crate::launch::LaunchPlan;
@@ -85,7 +85,7 @@ fn message(stderr: Option<ChildStderr>) -> String {
     if let Some(stderr) = stderr {
         // SAFETY: flags of a descriptor that we own.
         unsafe { libc::fcntl(stderr.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
-        // If reading fails, the message is what was read before.
+        // If reading fails, the message is the part read before.
         let _ = stderr.take(MESSAGE).read_to_end(&mut bytes);
     }
     let printed = String::from_utf8_lossy(&bytes);

@@ -32,8 +32,8 @@ pub fn renounce() -> io::Result<()> {
             none,
         ))?;
         for capability in 0..CAPABILITIES {
-            // Fails without CAP_SETPCAP, in which case no_new_privs makes the set ineffective, and for
-            // numbers beyond the last capability.
+            // Fails without CAP_SETPCAP (no_new_privs then makes the set ineffective), and for numbers beyond the last
+            // capability.
             let _ = libc::prctl(libc::PR_CAPBSET_DROP, capability, none, none, none);
         }
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The inode of the first pid namespace is fixed (`PROC_PID_INIT_INO`, include/linux/proc_ns.h).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Level of kernel lockdown (kernel_lockdown(7)), which limits what BPF programs may read.
+/// Level of kernel lockdown (kernel_lockdown(7)): limits the memory that BPF programs may read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lockdown {
     /// Off, or a kernel without it.
@@ -36,7 +36,7 @@ pub struct PrivilegeFacts {
     pub group: String,
     /// Effective capabilities; empty if they cannot be read.
     pub effective: Capabilities,
-    /// Capability bounding set, which limits what an exec can grant.
+    /// Capability bounding set: limits the rights that an exec can grant.
     pub bounding: Capabilities,
     /// Number of the newest capability of the kernel; `None` if it is unknown.
     pub newest_capability: Option<u32>,

@@ -1,4 +1,4 @@
-//! Which source reports the driver and runtime calls of a process: CUPTI, in-process, or probes.
+//! The source that reports the driver and runtime calls of a process: CUPTI, in-process, or probes.
 //!
 //! A probed launch costs as much as CUPTI's record of it, so calls are left to CUPTI where it is
 //! expected. Calls that both report are written once.
@@ -15,11 +15,11 @@ const PATIENCE_WITH_CUPTI: Duration = Duration::from_secs(10);
 /// The source of the driver and runtime calls of each process.
 #[derive(Default)]
 pub struct CallSources {
-    /// The injected library: expected to report the calls of programs whose environment names it to
-    /// the driver. `None`: none is expected to, and all calls are probed.
+    /// The injected library: expected to report the calls of programs with an environment that names it to the driver.
+    /// `None`: no calls are expected from it, and all are probed.
     library: Option<OsString>,
     processes: HashMap<u32, ProcessCalls>,
-    /// Processes in which CUPTI is missing, not yet taken.
+    /// Processes without CUPTI, not yet taken.
     missing: Vec<u32>,
 }
 
@@ -51,7 +51,7 @@ impl CallSources {
         }
     }
 
-    /// A process executed another program at that time, which may or may not use CUPTI.
+    /// A process executed another program at that time; the new program may or may not use CUPTI.
     pub fn executed(&mut self, pid: u32, at_ns: u64) {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.cupti_since_ns.retain(|since| *since > at_ns);
@@ -88,9 +88,8 @@ impl CallSources {
         since.into_iter().any(|since_ns| start_ns >= *since_ns)
     }
 
-    /// Processes whose calls are to be probed from now on, each once: CUPTI is missing or overdue.
-    /// A driver that loads no library must not hide calls; one that is not initialized yet has
-    /// none.
+    /// Processes to probe from now on, each once: CUPTI is missing or overdue. A driver that loads no library must not
+    /// hide calls; a driver that is not initialized yet has none.
     pub fn take_missing(&mut self) -> Vec<u32> {
         let mut missing = std::mem::take(&mut self.missing);
         for (pid, process) in &mut self.processes {

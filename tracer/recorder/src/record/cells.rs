@@ -1,7 +1,7 @@
 //! Names of a notebook's cells, with their numbers.
 //!
-//! ipykernel names the files of cells by hashes of their code. Which number a cell has, the program knows: it is read
-//! from its memory when code of the cell is first seen ([`NotebookShell`]), in whichever way the program is recorded.
+//! ipykernel names the files of cells by hashes of their code. Only the program knows a cell's number: it is read from
+//! its memory when code of the cell is first seen ([`NotebookShell`]), for every source of the recording.
 
 use gctrace_event::cell_name;
 use gctrace_heap::NotebookShell;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Cells of all processes that are looked up; later ones have no numbers.
 const MOST: usize = 10_000;
 
-/// The part of the time that looks may take, and what they may take in advance: a program may lay out its memory so
+/// The part of the time that looks may take, and the time they may take in advance: a program may lay out its memory so
 /// that each takes as long as it can.
 const SHARE: u32 = 20;
 const ADVANCE: Duration = Duration::from_secs(2);

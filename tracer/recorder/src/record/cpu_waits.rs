@@ -31,7 +31,7 @@ struct ProcessWaits {
 }
 
 impl CpuWaits {
-    /// Notes which thread collects.
+    /// Notes the collecting thread.
     pub(crate) fn pause(&mut self, pause: &Pause) {
         let waits = self.0.entry(pause.pid).or_default();
         if !waits.threads.contains_key(&pause.tid)
@@ -42,7 +42,7 @@ impl CpuWaits {
         }
     }
 
-    /// Writes what is due. A process that has ended has no times.
+    /// Writes the times due. A process that has ended has no times.
     pub(crate) fn tick(&mut self, now_ns: u64, output: &mut impl RecordSink) {
         self.0.retain(|pid, waits| {
             if now_ns < waits.due_ns {

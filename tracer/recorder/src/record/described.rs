@@ -7,14 +7,14 @@ use gctrace_probes::{proc_status, process_memory};
 use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
 
-/// A process, and which of its threads were named.
+/// A process, and its threads named so far.
 pub(crate) struct DescribedProcess {
     process: Process,
     named_threads: HashSet<u32>,
 }
 
 impl DescribedProcess {
-    /// A process of which only this is known. `command`: empty in the trace if it is unknown.
+    /// A process with only these known facts. `command`: empty in the trace if it is unknown.
     pub(crate) fn new(
         pid: u32,
         origin: ProcessOrigin,
@@ -47,7 +47,7 @@ impl DescribedProcess {
         self.named_threads.clear();
     }
 
-    /// Writes what is known about it.
+    /// Writes the known facts.
     pub(crate) fn write(&self, output: &mut RecordOutput) {
         output.write(&Record::Process(self.process.clone()));
     }

@@ -1,4 +1,4 @@
-//! Which processes were examined for Python, and which could have run it unseen.
+//! Processes examined for Python, and processes that could have run it unseen.
 //!
 //! Owns whether anything is missing: gctrace reports "nothing lost" only if
 //! [`ExaminedProcesses::is_complete`]. Both sources report here, from `kernel/` and `inprocess/`.
@@ -59,7 +59,7 @@ struct ExaminationResult {
     unexamined: Option<Unexamined>,
 }
 
-/// The processes of a recording, by what was found in them.
+/// The processes of a recording, by the result of their examination.
 #[derive(Debug, Default)]
 pub struct Examination {
     living: HashMap<u32, ExaminationResult>,

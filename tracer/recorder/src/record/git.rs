@@ -103,9 +103,8 @@ fn line(path: &Path) -> Option<String> {
     Some(text.trim_end().to_owned())
 }
 
-/// Whether a tracked file has another size than the index states, or is missing. `None` if that is
-/// unknown: an index of another version or too large, or a file of the same size that was written
-/// since, whose content only git can compare.
+/// Whether a tracked file has another size than the index states, or is missing. `None` if that is unknown: an index of
+/// another version or too large, or a file of the same size that was written since: only git can compare the contents.
 fn modified(git: &Path, tree: &Path, hash_bytes: usize) -> Option<bool> {
     let index = read_small(&git.join("index"), INDEX_BYTES)?;
     let mut entries = IndexEntries::new(&index, hash_bytes)?;

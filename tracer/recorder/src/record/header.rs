@@ -1,4 +1,4 @@
-//! The first line of a trace: what is recorded, where, since when.
+//! The first line of a trace: the recording's sources, place and start.
 
 use crate::args::{RecordConfig, RecordTarget};
 use crate::clock;

@@ -1,5 +1,5 @@
-//! Holds stack frames back until a record refers to them: of those of short pauses and waits, which are not written,
-//! a trace of an import would mostly consist.
+//! Holds stack frames back until a record refers to them. Short pauses and waits are not written: without this, a trace
+//! of an import would mostly consist of their frames.
 
 use gctrace_event::{Frame, FrameId, Record};
 use std::collections::HashMap;

@@ -54,7 +54,7 @@ pub(crate) struct InProcessSource {
     options: InjectOptions,
     processes: HashMap<u32, InjectedProcess>,
     clocks: ProcessClocks,
-    /// The user whose rings are accepted, in addition to root's.
+    /// Rings of this user are accepted, in addition to root's.
     owner: FolderOwner,
     launched: Option<u32>,
     stats: InjectedStats,
@@ -333,7 +333,7 @@ impl InProcessSource {
         Some(pidfd)
     }
 
-    /// Closes an exited process whose rings were drained.
+    /// Closes an exited process with drained rings.
     fn reap(&mut self, pid: u32, at_ns: u64, trace: &mut RecordingTrace) {
         let Some(mut process) = self.processes.remove(&pid) else {
             return;
@@ -493,7 +493,7 @@ impl InjectedStats {
         }
     }
 
-    /// Writes to the trace which process lost records, after it has exited.
+    /// Writes to the trace the processes that lost records, after they have exited.
     fn report_lost(&mut self, output: &mut RecordOutput) {
         let now_ns = clock::monotonic_ns();
         for ((pid, what), count) in std::mem::take(&mut self.lost_by_process) {

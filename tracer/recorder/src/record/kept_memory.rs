@@ -9,12 +9,12 @@ use gctrace_probes::malloc;
 use gctrace_units::{after, duration_ns, times};
 use std::collections::HashMap;
 
-/// Resident memory of a process from which on it is looked at, in bytes.
+/// Resident memory from which on a process is looked at, in bytes.
 const LARGE: u64 = 48 << 20;
 /// Looks take this part of the time at most.
 const PART: u64 = 50;
 
-/// Which processes are looked at, and when next.
+/// The processes to look at, and the times of the looks.
 #[derive(Debug, Default)]
 pub(crate) struct KeptMemory {
     /// By pid: the first look and the next, in ns.

@@ -1,4 +1,4 @@
-//! The files of a recorder: segments, the folders it keeps, and the lock by which it is found.
+//! The files of a recorder: segments, the folders it keeps, and the lock; others find the recorder by the lock.
 
 use super::{LOCK, number, segment_name, segments_in};
 use crate::files::{FileError, FileFailure, as_invoker, lock, system};
@@ -26,7 +26,7 @@ const REASON: &str = "reason.txt";
 /// Permissions of a directory before the umask.
 const FOLDER_MODE: u32 = 0o777;
 
-/// The directory of a recorder, which has it for itself.
+/// The directory of a recorder: no other recorder uses it.
 #[derive(Debug)]
 pub struct SegmentFolder {
     path: PathBuf,
@@ -199,12 +199,12 @@ impl SegmentFolder {
 }
 
 /// A process that is proven to be the recorder of a directory: it has the lock, it is a gctrace, and it runs as root or
-/// as the user whose lock it is.
+/// as the owner of the lock.
 #[derive(Debug)]
 pub struct FoundRecorder {
     /// Its id, as this process knows it.
     pub pid: u32,
-    /// The user to whom its files belong.
+    /// The owner of its files.
     pub owner: u32,
     /// The directory.
     pub directory: PathBuf,

@@ -1,4 +1,4 @@
-//! The socket at which rings are offered, and connections that have not offered one yet.
+//! The socket where rings are offered, and connections that have not offered one yet.
 //!
 //! Nothing here blocks: the same thread resumes stopped programs.
 
@@ -16,7 +16,7 @@ const CONNECTION: u64 = u64::MAX - 1;
 pub(super) const ACCEPTED_AT_ONCE: usize = 64;
 /// Connections open without an offer; beyond that the oldest is closed.
 const MAX_OPEN: usize = 64;
-/// Maximum of these per process, which has two rings to offer; beyond that its oldest is closed.
+/// Maximum of these per process, with two rings to offer; beyond that its oldest is closed.
 const MAX_PER_PROCESS: usize = 4;
 /// How long a connection may stay silent. The library sends at once, but on an overloaded machine
 /// its thread may wait in between.
@@ -76,7 +76,7 @@ impl RingConnections {
                 self.stop_listening(waiting);
                 return true;
             }
-            // A ring whose descriptor finds no room when it is received is lost.
+            // A ring is lost if its descriptor finds no room when it is received.
             self.reserve.empty();
             match self.listener.accept() {
                 Ok(Some(connection)) => match connection.receive() {
@@ -101,8 +101,8 @@ impl RingConnections {
         self.has_more
     }
 
-    /// Whether the last [`RingConnections::take`] accepted every process that had connected before.
-    /// Processes whose ring is still to come have not written to it yet.
+    /// Whether the last [`RingConnections::take`] accepted every process that had connected before. A process with a
+    /// ring still to come has not written to it yet.
     pub(super) fn accepted_all(&self) -> bool {
         self.is_listening && !self.has_more
     }

@@ -18,7 +18,7 @@ pub(super) struct CountedAllocations {
 }
 
 impl CountedAllocations {
-    /// Starts to measure the process's CPU time, by which the counts become rates.
+    /// Starts to measure the process's CPU time: it turns the counts into rates.
     pub(super) fn new(pid: u32) -> Self {
         let cpu_ns = cpu_ns(pid).map(|now| (now, now));
         Self { pid, written: None, cpu_ns }

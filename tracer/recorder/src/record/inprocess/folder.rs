@@ -37,10 +37,10 @@ const MAX_FOLDERS: usize = 1000;
 /// report, and some of the programs' own.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Folders within folders that are removed, which each keep a descriptor open meanwhile.
+/// Maximum depth of nested folders to remove: each keeps a descriptor open meanwhile.
 const DEEPEST: u32 = 64;
 
-/// The user who owns the folder and whose programs connect to the socket in it.
+/// The user that owns the folder; this user's programs connect to the socket in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FolderOwner {
     /// User id.
@@ -73,7 +73,7 @@ pub struct InjectFolder {
     path: PathBuf,
     parent: File,
     name: String,
-    /// Kept open and locked, which shows others that this gctrace is alive.
+    /// Kept open and locked: shows others that this gctrace is alive.
     locked: Flock<File>,
 }
 
@@ -144,7 +144,7 @@ impl InjectFolder {
         self.path.join(SOCKET)
     }
 
-    /// Creates the files in which programs of `owner` count themselves.
+    /// Creates the files where programs of `owner` count themselves.
     pub fn absence_files(&self, owner: FolderOwner) -> anyhow::Result<AbsenceFiles> {
         let counts = self.make_file(ABSENCE_FILE, owner)?;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
@@ -158,7 +158,7 @@ impl InjectFolder {
         self.open(name, OFlag::O_CREAT | OFlag::O_EXCL, owner)
     }
 
-    /// Opens a file, which becomes that of `owner`.
+    /// Opens a file and makes `owner` its owner.
     fn open(&self, name: &str, flags: OFlag, owner: FolderOwner) -> anyhow::Result<File> {
         let flags = flags | OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
@@ -227,8 +227,8 @@ impl Drop for InjectFolder {
     }
 }
 
-/// Places in the order in which they are tried: in memory, and the user's own, first. Places from
-/// root's environment are not the user's.
+/// Places in the order of the attempts: in memory, and the user's own, first. Places from root's environment are not
+/// the user's.
 pub fn places(owner: FolderOwner) -> Vec<PathBuf> {
     let named = |name| {
         let value = variable(name, VariableEffect::Place).map(PathBuf::from);
@@ -250,8 +250,7 @@ pub fn places(owner: FolderOwner) -> Vec<PathBuf> {
     .collect()
 }
 
-/// Opens a folder in which no other user can rename ours: the user's own or root's, and sticky if
-/// others may write to it.
+/// Opens a folder where no other user can rename ours: the user's own or root's, and sticky if others may write to it.
 #[expect(clippy::disallowed_methods, reason = "opened for reading")]
 fn open_place(place: &Path) -> anyhow::Result<File> {
     let examined = trust::examine(place, Uid::effective().as_raw())?;
@@ -280,7 +279,7 @@ fn open_folder(parent: &File, name: &OsStr) -> nix::Result<File> {
     nix::fcntl::openat(parent, name, flags, Mode::empty()).map(File::from)
 }
 
-/// Removes folders whose gctrace is gone: their lock is free.
+/// Removes folders of ended gctrace processes: their lock is free.
 fn remove_leftovers(place: &Path, parent: &File, owner: FolderOwner) {
     let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| is_our_name(&entry.file_name()));
@@ -315,8 +314,8 @@ fn remove_leftover(parent: &File, name: &OsStr, owner: FolderOwner) -> io::Resul
     }
 }
 
-/// Removes the contents of the opened folder, and then the name, which can only be an empty
-/// folder's: if its user replaced it, the replacement stays.
+/// Removes the contents of the opened folder, and then the name. Only an empty folder's name can be removed: if its
+/// user replaced it, the replacement stays.
 fn remove(parent: &File, name: &OsStr, folder: &File) -> io::Result<()> {
     empty(folder, 0)?;
     Ok(nix::unistd::unlinkat(parent, name, UnlinkatFlags::RemoveDir)?)
@@ -341,7 +340,7 @@ fn empty(folder: &File, depth: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a folder in a folder. One that its own user may not list is made listable; root may.
+/// Opens a folder in a folder. A folder that its own user may not list is made listable; root may.
 fn open_inner(folder: &File, name: &OsStr) -> io::Result<File> {
     match open_folder(folder, name) {
         Err(Errno::EACCES) => {}
@@ -354,7 +353,7 @@ fn open_inner(folder: &File, name: &OsStr) -> io::Result<File> {
     Ok(open_folder(folder, name)?)
 }
 
-/// What is in an opened folder: by the descriptor, the name may lead elsewhere by now.
+/// The entries of an opened folder: by the descriptor, since the name may lead elsewhere by now.
 fn entries(folder: &File) -> io::Result<std::fs::ReadDir> {
     std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }

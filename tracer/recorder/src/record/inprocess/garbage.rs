@@ -8,8 +8,8 @@ use gctrace_event::{
 use gctrace_ring::{RingCycleEdge, RingGarbage, TextId, TimeInterval};
 use std::collections::HashMap;
 
-/// Threads whose pause is waited for: only those that collect at this moment have one, each in an interpreter of its
-/// own. What each found may take half a megabyte.
+/// Maximum number of threads with garbage that waits for its pause: only threads that are collecting have some, each in
+/// an interpreter of its own. The garbage of each may take half a megabyte.
 const MAX_OPEN: usize = 1 << 7;
 
 /// The numbers that rings have used, and the garbage of collections that have not ended.
@@ -28,7 +28,7 @@ pub(super) struct GarbageRecords {
 }
 
 impl GarbageRecords {
-    /// `before`: those that earlier rings of the process used.
+    /// `before`: the numbers that earlier rings of the process used.
     pub(super) fn new(pid: u32, (before, cycles_before): (KindId, CycleId)) -> Self {
         Self {
             pid,
@@ -89,7 +89,7 @@ impl GarbageRecords {
         CycleSignature { pid: self.pid, id, edges: edges.iter().map(edge).collect() }
     }
 
-    /// What a thread's collection found, which has not ended.
+    /// The garbage of a thread's collection that has not ended.
     pub(super) fn found(&mut self, garbage: &RingGarbage) {
         if self.open.len() >= MAX_OPEN && !self.open.contains_key(&garbage.tid) {
             return;
@@ -124,7 +124,7 @@ impl GarbageRecords {
         self.open.insert(garbage.tid, found);
     }
 
-    /// The garbage of a thread's collection, which ended; `None` if it has none.
+    /// The garbage of a thread's collection that ended; `None` if it has none.
     pub(super) fn of_pause(&mut self, tid: u32, interval: TimeInterval) -> Option<Garbage> {
         let garbage = self.open.remove(&tid)?;
         (interval.start_ns..=interval.end_ns).contains(&garbage.at_ns).then_some(garbage)

@@ -22,7 +22,7 @@ const MAX_KEPT: usize = 1 << 18;
 const MAX_NAMES: usize = 1 << 16;
 /// Recordings kept per event: a wait is for the last one before it.
 const RECORDINGS: usize = 64;
-/// Contexts whose devices are kept.
+/// Maximum number of contexts with known devices.
 const MAX_CONTEXTS: usize = 1 << 16;
 /// Events that are kept.
 const MAX_EVENTS: usize = 1 << 16;
@@ -77,7 +77,7 @@ impl GpuRing {
         }
     }
 
-    /// No more records will come: writes what is kept.
+    /// No more records will come: writes all kept events.
     pub(super) fn finish(&mut self, ring_events: &mut Vec<RingEvent>) {
         self.write_until(u64::MAX, ring_events);
     }
@@ -303,7 +303,7 @@ fn function(call: &RingCall, texts: &RingTexts) -> Cow<'static, str> {
     plain.to_owned().into()
 }
 
-/// `3020` is CUDA 3.2. Of the driver, `_v2` is part of the name.
+/// `3020` is CUDA 3.2. In the driver's names, `_v2` is part of the name.
 fn is_cuda_version(text: &str) -> bool {
     text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_digit())
 }

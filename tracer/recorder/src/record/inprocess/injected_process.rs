@@ -1,6 +1,6 @@
-//! One process that handed over a ring: its rings, which are drained, and its exit.
+//! One process that handed over a ring: its rings and their draining, and its exit.
 //!
-//! `python.rs` and `gpu.rs` interpret the records of a ring, `process_facts.rs` writes what results.
+//! `python.rs` and `gpu.rs` interpret the records of a ring, `process_facts.rs` writes the results.
 
 use super::InjectedStats;
 use super::counted_allocations::CountedAllocations;
@@ -44,7 +44,7 @@ enum RingState {
 }
 
 impl InjectedProcess {
-    /// Reads the facts of a process whose first ring has just come.
+    /// Reads the facts of a process when its first ring comes.
     pub(super) fn new(
         pid: u32,
         hello: &RingHello,
@@ -135,8 +135,8 @@ impl InjectedProcess {
         self.facts.announce(trace, stats);
     }
 
-    /// Writes what is left after the process exited, at `ended_ns`, or else the recording ended.
-    /// All rings of the process were drained.
+    /// Writes the rest after the process exited, at `ended_ns`, or else the recording ended. All rings of the process
+    /// were drained.
     pub(super) fn close(
         &mut self,
         ended_ns: Option<u64>,
@@ -185,7 +185,7 @@ impl OpenedRing {
         }
     }
 
-    /// Writes what is pending and the last allocation counts, and counts the losses.
+    /// Writes pending records and the last allocation counts, and counts the losses.
     fn close(
         mut self,
         ended_ns: Option<u64>,
@@ -231,7 +231,7 @@ impl OpenedRing {
     }
 }
 
-/// Lost messages as the user knows them: those that found no room, and those that are not whole.
+/// Lost messages as the user knows them: without room, and incomplete.
 fn lost_names(kind: LostKind) -> [&'static str; 2] {
     macro_rules! names {
         ($what:literal $remedy:literal) => {

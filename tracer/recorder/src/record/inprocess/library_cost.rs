@@ -11,7 +11,7 @@ pub(super) struct LibraryCost {
     work: [WorkCost; WorkKind::ALL.len()],
     /// Counted allocations with their frees, and their time.
     allocations: WorkCost,
-    /// Those whose time is unknown.
+    /// Allocations of unknown time.
     unpriced_allocations: u64,
 }
 
@@ -76,16 +76,17 @@ impl LibraryCost {
     }
 }
 
-/// How many times its time with warm caches CPython's call of the library takes at most, with what the
-/// program has to read again that it displaced (docs/evidence.md).
+/// The most that CPython's call of the library costs, as a multiple of its time with warm caches; includes the
+/// program's reads of the data it displaced (docs/evidence.md).
 const COLD: f64 = 6.0;
 
-/// How many times what it takes at least the library's own work is by the clock: a program that has cold caches
+/// The time of the library's own work by the clock, as a multiple of its least cost: a program that has cold caches
 /// anyway loses nothing by them (docs/evidence.md).
 const ANYWAY: f64 = 2.0;
 
-/// What the start of an interpreter takes at most, of what the library times: the loader's work and the end of
-/// the process are not timed. And a forked child: nor is what the kernel copies.
+/// The most that the start of an interpreter costs, as a multiple of the time that the library measures: the loader's
+/// work and the end of the process are not timed. And the same of a forked child: the kernel's copying is not timed
+/// either.
 const START_OUTSIDE: f64 = 2.0;
 const FORK_OUTSIDE: f64 = 3.0;
 

@@ -50,7 +50,7 @@ impl NoticeCounts {
         output.note((pid > 0).then_some(pid), notice.at_ns, notice.text);
     }
 
-    /// Writes to the trace which notices applied to several processes.
+    /// Writes to the trace the notices that applied to several processes.
     pub(super) fn finish(&mut self, output: &mut RecordOutput) {
         for (text, count) in std::mem::take(&mut self.0) {
             if count.is_written && count.processes > 1 {

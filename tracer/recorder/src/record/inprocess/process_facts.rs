@@ -1,4 +1,4 @@
-//! What is known of one process that handed over a ring, and the records that result from its rings.
+//! Known facts of one process that handed over a ring, and the records that result from its rings.
 //!
 //! Owns the facts from `/proc` and the ids of its threads in both pid namespaces.
 
@@ -26,7 +26,7 @@ pub(super) struct InjectedProcessFacts {
     threads: ProcessThreads,
     /// The library switched recording off.
     is_off: bool,
-    /// Garbage whose pause is the next one.
+    /// Garbage of the next pause.
     garbage: Option<gctrace_event::Garbage>,
     /// When its resident memory was first and last written, in ns.
     memory_written_ns: Option<(u64, u64)>,
@@ -37,7 +37,7 @@ pub(super) struct InjectedProcessFacts {
 struct ProcessThreads {
     /// By their ids in the process's pid namespace; empty if that is gctrace's own.
     by_own: HashMap<u32, u32>,
-    /// Threads, by gctrace's ids, whose own ids were read.
+    /// Threads, by gctrace's ids, with their own ids already read.
     asked: HashSet<u32>,
     /// A thread id was not found since the last read.
     missed: bool,
@@ -280,7 +280,7 @@ impl InjectedProcessFacts {
         }
     }
 
-    /// Writes what is known about the process, if it is new, unless the probes do that.
+    /// Writes the known facts about the process, if it is new, unless the probes do that.
     pub(super) fn announce(&mut self, trace: &mut RecordingTrace, stats: &InjectedStats) {
         if std::mem::take(&mut self.is_new) && stats.describes_processes {
             self.process.write(&mut trace.output);

@@ -45,7 +45,7 @@ pub(super) struct PythonRing {
     ending: HashSet<i64>,
 }
 
-/// A start or an end of an interpreter whose collections are not counted.
+/// A start or an end of an interpreter with uncounted collections.
 const UNCOUNTED: UnseenCollections =
     UnseenCollections { at_start: 0, at_end: 0, uncounted: 1, end_ns: 0 };
 
@@ -155,7 +155,7 @@ impl PythonRing {
                 if layers.as_ref().is_some_and(|layers| layers.rows.is_some()) {
                     self.table = step.table;
                 }
-                // One that repeats a table which was lost says nothing.
+                // A step that repeats a lost table has no information.
                 let layers = layers.filter(|_| self.table == step.table);
                 ring_events.extend(layers.map(RingEvent::of));
             }
@@ -223,8 +223,8 @@ impl PythonRing {
         self.ended(at_ns, lost, ring_events);
     }
 
-    /// The process exited: closes collections that were in progress. `lost`: records of collections
-    /// were lost, so that those in progress may have ended.
+    /// The process exited: closes collections that were in progress. `lost`: records of collections were lost, so the
+    /// collections in progress may have ended.
     pub(super) fn ended(&mut self, at_ns: u64, lost: bool, ring_events: &mut Vec<RingEvent>) {
         let uncounted = self.ending.drain().map(|_| RingEvent::Unseen(UNCOUNTED));
         ring_events.extend(uncounted);
@@ -258,7 +258,7 @@ impl PythonRing {
     }
 
     fn alive(&self, at_ns: u64, lines: &[RingAliveLine]) -> AliveLines {
-        // Of a line whose frame found no room nothing can be said.
+        // A line is unknown if its frame found no room.
         let lines = lines
             .iter()
             .filter_map(|line| Some((*self.frames.get(&line.frame)?, line.objects, line.bytes)));

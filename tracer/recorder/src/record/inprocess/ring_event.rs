@@ -3,8 +3,7 @@
 use crate::record::output::RecordSink;
 use gctrace_event::{Interpreter, Record, UnseenCollections};
 
-/// One event decoded from the records of a ring. Thread ids are those in the process's pid
-/// namespace.
+/// One event decoded from the records of a ring. Thread ids are ids in the process's pid namespace.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "almost all are records, and none is kept")]
 pub(super) enum RingEvent {

@@ -80,7 +80,7 @@ pub struct KernelSource {
     /// The interpreter of a program when it was first seen. It may use another libpython the next
     /// time, so this is only assumed until its memory map is examined.
     usual: HashMap<(u64, u64), InterpreterIndex>,
-    /// The command, a child of gctrace, with which recording starts.
+    /// The command, a child of gctrace: recording starts with it.
     launched: Option<u32>,
     /// Mapped files named like a libpython, and the interpreter in each.
     libraries: HashMap<(u64, u64), Option<InterpreterIndex>>,
@@ -104,7 +104,7 @@ impl KernelSource {
         self.stopped.end(&mut self.session);
     }
 
-    /// Ends the thread that opens allocation windows; what it has counted is written at the end.
+    /// Ends the thread that opens allocation windows; its counts are written at the end.
     pub fn end_windows(&mut self) {
         if let Some(allocations) = &mut self.allocations {
             allocations.stop();
@@ -137,8 +137,8 @@ impl KernelSource {
 
     /// Starts the command; it is stopped at its exec until its probes are placed.
     pub fn launch(&mut self, plan: &LaunchPlan) -> anyhow::Result<RunningCommand> {
-        // Probes in the command alone wait for its process, which is stopped at its exec. A command
-        // that is no interpreter starts one.
+        // Probes in the command alone wait for its process, stopped at its exec. A command that is no interpreter
+        // starts one.
         let alone = self.session.may_probe_one() && plan.is_interpreter();
         if !alone {
             self.arm_named(plan);
@@ -287,7 +287,7 @@ impl KernelSource {
         }
     }
 
-    /// Writes processes again whose title changed; checks `all`, or those that are due.
+    /// Writes processes with a changed title again; checks `all`, or only the ones due.
     fn retitle(&mut self, trace: &mut RecordingTrace, all: bool) {
         for pid in self.processes.retitled(all) {
             self.processes.announce(pid, &self.interpreters, &mut trace.output);

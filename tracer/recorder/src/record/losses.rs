@@ -19,14 +19,14 @@ pub struct RecordingLosses {
     pub elsewhere_ns: Option<u64>,
 }
 
-/// The sum of losses by place; the largest number stands for more, which a program can claim, as it
-/// counts in its own memory.
+/// The sum of losses by place; the largest number stands for more. A program can claim such a number: it counts in its
+/// own memory.
 pub fn lost_events(lost: &BTreeMap<String, u64>) -> u64 {
     sum(lost.values())
 }
 
-/// With two sources: what each of them has of the collections of each process that the other lost.
-/// Processes are known by their pid, which several may have had one after another.
+/// With two sources: for each process, the number of collections that each source has and the other lost. Processes are
+/// known by their pid; several may have had the same pid one after another.
 #[derive(Debug, Default)]
 pub(crate) struct CollectionLosses {
     /// Processes with a collection that the probes recorded.
@@ -55,17 +55,16 @@ impl CollectionLosses {
         }
     }
 
-    /// The library did not record that many collections, by its own count, which a program can
-    /// change.
+    /// The library did not record that many collections, by its own count; a program can change this count.
     pub(crate) fn lost_in_process(&mut self, pid: u32, count: u64) {
         let lost = self.lost_in_process.entry(pid).or_default();
         add_to(lost, count);
     }
 
-    /// Number of collections that neither source recorded. `lost_by_probes`: the collections of each
-    /// process that the probes know of and did not record, by CPython's own count; those that the
-    /// library recorded alone are among them. In other processes there were no probes. `waiting`: those
-    /// that the library recorded and the probes may not have.
+    /// Number of collections that neither source recorded. `lost_by_probes`: for each process, the collections that the
+    /// probes know of and did not record, by CPython's own count; collections that only the library recorded are
+    /// included. In other processes there were no probes. `waiting`: collections that the library recorded and the
+    /// probes may not have.
     pub(crate) fn by_both(
         &self,
         lost_by_probes: &HashMap<u32, u64>,

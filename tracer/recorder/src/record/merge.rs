@@ -1,17 +1,17 @@
 //! `--mode both`: joins the two records of a pause that both sources saw.
 //!
-//! Pure. Owns how long a record waits for the other one, how many pauses only one source has, and in which processes
-//! the two sources have different clocks after all. [`overlap_ns`] decides which records can be of one pause; a source
-//! has at most one of each.
+//! Pure. Owns how long a record waits for the other one, how many pauses only one source has, and the processes with
+//! different clocks in the two sources after all. [`overlap_ns`] decides whether two records can be of one pause; a
+//! source has at most one record of each pause.
 
 use crate::record::losses::CollectionLosses;
 use gctrace_event::{EventSource, Pause, UnpairedPauses, overlap_ns};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How far beyond the end of a pause the other source must have been read before the pause is
-/// written without it. Both records are written within microseconds, unless the thread is stopped
-/// or starved in between; one that is being written holds up those behind it in a ring of the
-/// library for 1 s (`gctrace_ring::RingConsumer`).
+/// written without it. Both records are written within microseconds, unless the thread is stopped or starved in
+/// between; a record that is being written holds up later records in a ring of the library for 1 s
+/// (`gctrace_ring::RingConsumer`).
 const PATIENCE_NS: u64 = 2_000_000_000;
 
 /// Most records that wait, of some 400 bytes each; if there are more, the older half is written.
@@ -42,7 +42,7 @@ pub struct SourceTotals {
 pub(crate) struct PauseMerger {
     /// By process and thread.
     waiting: HashMap<(u32, u32), ThreadPauses>,
-    /// Those that were written without the other record.
+    /// Pauses written without the other record.
     alone: UnpairedPauses,
     counts: SourceTotals,
     losses: CollectionLosses,
@@ -73,7 +73,7 @@ impl ClockCheck {
         }
     }
 
-    /// Whether a pause of the library seems to be one that the probes have at another time.
+    /// Whether a pause of the library is probably recorded by the probes with another time.
     fn is_of_other(&self, pause: &Pause) -> bool {
         let kind = (pause.pid, pause.tid, pause.generation);
         !is_probed(pause) && self.probed.get(&kind).is_some_and(|count| *count > 0)
@@ -97,8 +97,8 @@ struct ThreadPauses {
     injected: UnmatchedPauses,
 }
 
-/// Pauses of one source by their start. The second number of the key keeps apart pauses with the
-/// same start, which damaged data may contain.
+/// Pauses of one source by their start. The second number of the key keeps apart pauses with the same start, possible
+/// in damaged data.
 #[derive(Default)]
 struct UnmatchedPauses(BTreeMap<(u64, u32), Pause>);
 
@@ -136,7 +136,7 @@ impl PauseMerger {
         None
     }
 
-    /// Both sources were read that far: releases the pauses whose other record is overdue.
+    /// Both sources were read that far: releases pauses with an overdue other record.
     pub(crate) fn release(&mut self, read: ReadUntil) -> Vec<Pause> {
         let mut released = self.release_if(|pause, clocks| {
             let other_ns = if is_probed(pause) { read.injected_ns } else { read.probes_ns };
@@ -198,7 +198,7 @@ impl PauseMerger {
         released
     }
 
-    /// Totals of the pauses released so far; those that still wait are not counted.
+    /// Totals of the pauses released so far; waiting pauses are not counted.
     pub(crate) fn counts(&self) -> SourceTotals {
         self.counts
     }

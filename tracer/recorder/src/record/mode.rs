@@ -26,7 +26,7 @@ pub struct ModeDecision {
     pub collections: RecordingMode,
     /// The library to inject, if any.
     pub injection: Option<InjectionPlan>,
-    /// One line for the user at the start. Not for the trace, whose header has the mode.
+    /// One line for the user at the start. Not for the trace: its header has the mode.
     pub opening: Option<ModeSummary>,
     /// Sentences for the user, reported once and written to the trace as notes.
     pub notes: Vec<String>,
@@ -85,7 +85,7 @@ const NO_SAMPLES: &str = "--sample needs kernel probes: no samples are taken (se
 /// Decides for a recording; `launch` is the plan for its command, if it starts one.
 ///
 /// # Errors
-/// [`ModeError`] if this machine cannot do what was requested.
+/// [`ModeError`] if this machine cannot do the request.
 pub fn decide(config: &RecordConfig, launch: Option<&LaunchPlan>) -> anyhow::Result<ModeDecision> {
     let facts = ModeFacts::gather(config, launch);
     let mut decision = choose(config, &facts)?;

@@ -69,8 +69,7 @@ impl GpuSampling {
         }
     }
 
-    /// Ends the thread, whose messages `tick` must still write. A thread stuck in the driver is
-    /// left behind.
+    /// Ends the thread; `tick` must still write its messages. A thread stuck in the driver is left behind.
     pub fn stop(&mut self) {
         self.stop = None;
         let deadline = Instant::now() + PATIENCE;

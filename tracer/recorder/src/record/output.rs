@@ -26,8 +26,7 @@ pub(crate) fn memory_interval_ns(age_ns: u64) -> u64 {
     (age_ns / 128).clamp(SECOND, 10 * SECOND)
 }
 
-/// Destination of records, in the order in which they are written: the trace, the live view, or in
-/// tests a list.
+/// Destination of records, in the order of their writing: the trace, the live view, or in tests a list.
 pub trait RecordSink {
     /// Takes the next record.
     fn write(&mut self, record: &Record);
@@ -54,7 +53,7 @@ pub struct RecordOutput {
     totals: OutputTotals,
     /// Frames of stacks that nothing was written with yet.
     frames: HeldFrames,
-    /// What is not the collector's in the pauses.
+    /// The parts of pauses that are not the collector's.
     foreign: ForeignTimes,
 }
 
@@ -62,7 +61,7 @@ pub struct RecordOutput {
 pub enum TraceOutput {
     /// To one file.
     File(Box<OpenTrace>),
-    /// To segments, of which the last ones are kept.
+    /// To segments; the last ones are kept.
     Segments(Box<SegmentedTrace>),
 }
 
@@ -78,11 +77,11 @@ pub struct OpenTrace {
 pub struct OutputTotals {
     /// Number of pauses written to the trace.
     pub pauses: u64,
-    /// Total duration of the pauses written, without what is not the collector's in them, as in a report.
+    /// Total duration of the pauses written, without the parts that are not the collector's, as in a report.
     pub pause_ns: u64,
     /// The longest of these.
     pub longest_ns: u64,
-    /// Number and total duration of pauses shorter than `--min-pause`, which are not written.
+    /// Number and total duration of pauses shorter than `--min-pause`; they are not written.
     pub omitted: OmittedPauses,
 }
 
@@ -146,7 +145,7 @@ impl RecordOutput {
         let mut own = pause.clone();
         self.foreign.without(&mut own);
         let duration_ns = own.duration_ns();
-        // What segments are to leave out follows from lengths without what is not the collector's.
+        // Segments leave out pauses by their length without the parts that are not the collector's.
         let is_short = match &self.trace {
             Some(TraceOutput::Segments(_)) => duration_ns < self.min_pause_ns,
             Some(TraceOutput::File(_)) | None => self.omits(pause),
@@ -183,8 +182,8 @@ impl RecordOutput {
         self.settings.remove(&pid);
     }
 
-    /// Flushes to the kernel, a few times per second, and describes processes again whose version of
-    /// PyTorch was found.
+    /// Flushes to the kernel, a few times per second, and describes processes again once their version of PyTorch is
+    /// found.
     pub fn tick(&mut self) {
         for process in self.torch.due() {
             self.pass_on(&Record::Process(process));
@@ -233,8 +232,8 @@ impl RecordOutput {
         }
     }
 
-    /// Writes what is buffered. If that or an earlier write failed: why; and by place how many records were not
-    /// written.
+    /// Writes buffered records. If that or an earlier write failed: the reason, and the number of unwritten records by
+    /// place.
     pub fn settle(&mut self) -> (Option<String>, BTreeMap<String, u64>) {
         let trace = match &mut self.trace {
             None => return (None, BTreeMap::new()),

@@ -9,7 +9,7 @@ use gctrace_units::{after, duration_ns, times};
 /// Forked processes that are looked at.
 const MOST: usize = 16;
 
-/// Which of the forked processes of a recording are looked at.
+/// The forked processes of a recording that are examined for private memory.
 #[derive(Debug, Default)]
 pub(crate) struct PrivateMemory {
     forked: Vec<ForkedProcess>,

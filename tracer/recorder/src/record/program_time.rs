@@ -1,7 +1,7 @@
-//! CPU time of the recorded programs: what their overhead is a share of.
+//! CPU time of the recorded programs: their overhead is stated as a share of it.
 //!
-//! A program's time is its own and that of the children that it waited for. A command is waited for by
-//! gctrace; what still runs, or was attached to, is read from its clock.
+//! A program's time is its own and the time of the children that it waited for. gctrace waits for its command; the time
+//! of other processes, still running or attached to, is read from their clocks.
 
 use gctrace_probes::proc_status;
 use gctrace_units::{beyond, met, sum};
@@ -12,9 +12,9 @@ use std::collections::HashMap;
 /// CPU time of running programs since each was first recorded.
 #[derive(Debug, Default)]
 pub(super) struct ProgramTime {
-    /// What they had used before, of those that ran already.
+    /// CPU time before the recording, of programs that already ran.
     before: HashMap<u32, u64>,
-    /// What the process used that was attached to, at the last look.
+    /// CPU time of the attached process, at the last look.
     attached: Option<(u32, u64)>,
 }
 
@@ -24,7 +24,7 @@ impl ProgramTime {
         self.before.extend(pids.into_iter().filter_map(|pid| Some((pid, used_ns(pid)?))));
     }
 
-    /// Looks at the process that is attached to, which may end before the recording does.
+    /// Looks at the attached process: it may end before the recording does.
     pub(super) fn look(&mut self, pid: u32) {
         if let Some(used_ns) = used_ns(pid) {
             self.attached = Some((pid, used_ns));

@@ -148,7 +148,7 @@ fn why_none(examined: &ExaminedProcesses) -> String {
     }
 }
 
-/// What is missing: "nothing" only if every process was examined.
+/// The losses: "nothing" only if every process was examined.
 fn missing(lost: &BTreeMap<String, u64>, examined: &ExaminedProcesses) -> String {
     let lost = match losses::lost_events(lost) {
         0 if examined.is_complete() => "nothing lost".to_owned(),

@@ -1,8 +1,7 @@
 //! The sources of a recording: the kernel's probes, and the injected library, in-process.
 //!
-//! Owns the order in which they are polled. What one must know of the other is in the trace: which
-//! pauses both saw, which processes were examined, and which source reports the CUDA calls of a
-//! process.
+//! Owns the order of their polls. The trace has the facts that one source must know of the other: the pauses of both,
+//! the examined processes, and the source of a process's CUDA calls.
 
 use crate::launch::CommandEnd;
 use crate::record::Source;
@@ -53,7 +52,7 @@ impl RecordingSources {
         Ok(())
     }
 
-    /// Does what is due by the clock.
+    /// Does the work due by the clock.
     pub(super) fn tick(&mut self, trace: &mut RecordingTrace) {
         for source in self.all() {
             source.tick(trace);
@@ -117,9 +116,8 @@ impl RecordingSources {
         }
     }
 
-    /// Ends all sources: the library's first, whose records decide which calls of the probes are
-    /// written and which collections no probe saw. Returns the number of recorded processes that
-    /// still run.
+    /// Ends all sources, the library's first: its records decide which calls of the probes are written, and which
+    /// collections no probe saw. Returns the number of recorded processes that still run.
     ///
     /// # Errors
     /// The kernel does not report the losses.

@@ -131,9 +131,9 @@ impl CommandSupervisor {
         Ok(waited.context("cannot wait for the command")?.flatten())
     }
 
-    /// The exit code of a recording that is over. A command's is ours, even if the trace failed,
-    /// which is reported on standard error. A command that still runs is left alone; if only the
-    /// trace failed, gctrace stays with it to the end.
+    /// The exit code of a recording that is over. A command's is ours, even if the trace failed; that failure is
+    /// reported on standard error. A command that still runs is left alone; if only the trace failed, gctrace stays
+    /// with it to the end.
     pub fn exit_code<T>(self, why: EndReason, closed: anyhow::Result<T>) -> anyhow::Result<u8> {
         match (why, self.launched.is_some()) {
             (EndReason::CommandEnded(ended), _) => {

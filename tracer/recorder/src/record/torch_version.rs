@@ -11,16 +11,16 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Age at which a process is first examined.
+/// Age of a process at its first examination.
 const FIRST: Duration = Duration::from_millis(500);
-/// Age after which it is not examined any more; each examination is at twice the age of the last.
+/// Age of the last examination; each examination is at twice the age of the one before.
 const LAST: Duration = Duration::from_secs(128);
-/// Library that every build of PyTorch has, in `torch/lib`.
+/// A library of every build of PyTorch, in `torch/lib`.
 const LIBRARY: &str = "libtorch_cpu.so";
 /// Maximum size of `torch/version.py`, in bytes.
 const VERSION_BYTES: u64 = 16 << 10;
 
-/// Processes whose version of PyTorch is awaited or known.
+/// Processes with an awaited or known version of PyTorch.
 pub(super) struct TorchVersions {
     invoker: Invoker,
     processes: HashMap<u32, ExaminedProcess>,
@@ -66,7 +66,7 @@ impl TorchVersions {
         self.processes.remove(&pid);
     }
 
-    /// Examines the processes that are due. Returns those whose version was found, with it.
+    /// Examines the processes due. Returns processes with a newly found version.
     pub(super) fn due(&mut self) -> Vec<Process> {
         let now = Instant::now();
         let mut found = Vec::new();

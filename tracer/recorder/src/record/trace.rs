@@ -1,8 +1,7 @@
-//! The trace of a recording, and what is written to it from any source.
+//! The trace of a recording, and the records written to it from any source.
 //!
-//! Owns the output, the tree of frames, in which each is written once for all sources and processes, the
-//! GPU samples, and which of the two sources a pause or a
-//! CUDA call comes from.
+//! Owns the output, the tree of frames (each is written once for all sources and processes), the GPU samples, and the
+//! choice between the two sources of a pause or a CUDA call.
 
 use crate::clock;
 use crate::record::call_sources::CallSources;
@@ -22,11 +21,11 @@ pub struct RecordingTrace {
     /// The trace file and the live view.
     pub output: RecordOutput,
     pub frames: FrameTree,
-    /// Which processes were examined for Python.
+    /// The processes examined for Python.
     pub examination: Examination,
     /// The NVML sampling thread; `None` with `--nvml-hz 0` or if it did not start.
     pub gpus: Option<GpuSampling>,
-    /// Which source reports the CUDA calls of a process.
+    /// The source of a process's CUDA calls.
     pub calls: CallSources,
     /// Set if collections are recorded by probes and in-process.
     merge: Option<PauseMerger>,
@@ -85,7 +84,7 @@ impl RecordingTrace {
         self.merge.as_ref().map(PauseMerger::counts)
     }
 
-    /// Both sources were read that far: writes the pauses whose other record is overdue.
+    /// Both sources were read that far: writes pauses with an overdue other record.
     pub fn read_until(&mut self, read: ReadUntil) {
         for pause in self.merge.iter_mut().flat_map(|merge| merge.release(read)) {
             self.output.pause(&pause);
@@ -108,7 +107,7 @@ impl RecordingTrace {
         Some(merge.lost_by_both(lost_by_probes))
     }
 
-    /// To be called after every poll of all sources. Writes what is due by the clock.
+    /// To be called after every poll of all sources. Writes the records due by the clock.
     pub fn tick(&mut self) {
         if let Some(gpus) = &mut self.gpus {
             gpus.tick(&mut self.output);
@@ -117,7 +116,7 @@ impl RecordingTrace {
         self.output.tick();
     }
 
-    /// No more pauses will come: writes those that wait for their other half as they are.
+    /// No more pauses will come: writes the waiting ones without their other half.
     pub fn finish(&mut self) {
         if let Some(gpus) = &mut self.gpus {
             gpus.tick(&mut self.output);

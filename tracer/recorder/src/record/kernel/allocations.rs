@@ -1,7 +1,7 @@
 //! `--alloc`: allocation rates, estimated from short windows within a budget.
 //!
-//! Owns the thread that opens and closes windows, which takes tens of milliseconds while the
-//! recording goes on. What is read from one process is in `allocations/sampled_process.rs`.
+//! Owns the thread that opens and closes windows; this takes tens of milliseconds while the recording goes on.
+//! `allocations/sampled_process.rs` has the data read from one process.
 
 mod estimate;
 mod local_rate;
@@ -66,7 +66,7 @@ impl AllocationWindows {
         })
     }
 
-    /// The process runs this interpreter, whose layout has that index.
+    /// The process runs this interpreter, with the layout of that index.
     pub(crate) fn watch(&mut self, pid: u32, layout: u32, resolution: &Resolution) {
         if self.watched.insert(pid, layout) == Some(layout) {
             return;

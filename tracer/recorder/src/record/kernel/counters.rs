@@ -1,7 +1,7 @@
-//! Performance counters of one recording: which are recorded, and the totals of processes.
+//! Performance counters of one recording: the recorded ones, and the totals of processes.
 //!
-//! Owns the requested counters and which of them this machine has. `gctrace_probes::counters` opens
-//! them; the BPF programs read them.
+//! Owns the requested counters, and their availability on this machine. `gctrace_probes::counters` opens them; the BPF
+//! programs read them.
 
 use crate::record::kernel::recorded_processes::RecordedProcesses;
 use crate::record::output::{RecordOutput, RecordSink as _};
@@ -13,7 +13,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
 
-/// The requested counters, split into those that this machine has and those it lacks.
+/// The requested counters: available and unavailable on this machine.
 #[derive(Debug, Default)]
 pub(crate) struct CounterRecording {
     counted: Vec<Counter>,
@@ -23,7 +23,7 @@ pub(crate) struct CounterRecording {
 }
 
 impl CounterRecording {
-    /// Checks which of the requested counters this machine has.
+    /// Checks the requested counters for availability on this machine.
     pub(crate) fn examine(asked: &[Counter]) -> Self {
         let mut counting = Self::default();
         let cpus = counters::online_cpus();
@@ -68,7 +68,7 @@ impl CounterRecording {
         reasons.into_iter().map(sentence).collect()
     }
 
-    /// Opens the per-CPU counters and hands them to the BPF programs, which keep them.
+    /// Opens the per-CPU counters and hands them to the BPF programs; those keep them.
     pub(crate) fn open(&mut self, session: &BpfSession) {
         let per_cpu = self.counted.iter().copied();
         for counter in per_cpu.filter(|counter| counters::is_per_cpu(*counter)) {
@@ -149,9 +149,9 @@ impl CounterRecording {
         }
     }
 
-    /// Per-CPU counters are accounted to processes at context switches, which may be rare while a
-    /// single thread computes. Running on a CPU briefly forces one there. A CPU outside our
-    /// affinity mask is skipped: what runs there is accounted later.
+    /// Per-CPU counters are accounted to processes at context switches. These may be rare while a single thread
+    /// computes: running on a CPU briefly forces one there. A CPU outside our affinity mask is skipped: its counts are
+    /// accounted later.
     fn visit_cpus(&self) {
         if !self.set().has_hardware() {
             return;

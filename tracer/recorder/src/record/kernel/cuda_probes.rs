@@ -34,8 +34,8 @@ const RESCAN_DELAYS: [Duration; 3] =
 /// kernel).
 const RESCAN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// For how long the same search, which takes half a millisecond, is not made again. A library that was
-/// installed meanwhile is probed when it is mapped.
+/// The same search is not repeated within this time; it takes half a millisecond. A library installed meanwhile is
+/// probed when it is mapped.
 const SEARCHED: Duration = Duration::from_secs(1);
 
 /// The probes on CUDA, NCCL and torch libraries.
@@ -70,7 +70,7 @@ pub(crate) struct CudaProbes {
 /// A search for the libraries of a process's environment.
 struct Searched {
     at: Instant,
-    /// Whether what was found is left to CUPTI; `None` if nothing was found.
+    /// Whether the found libraries are left to CUPTI; `None` if none was found.
     left: Option<bool>,
 }
 
@@ -161,7 +161,7 @@ impl CudaProbes {
         }
     }
 
-    /// Writes what is pending for an exited process, and forgets it.
+    /// Writes pending records of an exited process, and forgets it.
     pub(crate) fn ended(&mut self, pid: u32, output: &mut RecordOutput) {
         self.due.retain(|(_, other)| *other != pid);
         self.threads.retain(|(other, _)| *other != pid);
@@ -302,7 +302,7 @@ impl CudaProbes {
             tracing::debug!("{shown} has no {}", found.absent.join(", "));
         }
         if found.points.is_empty() {
-            // A stand-in, as a PyTorch without CUDA has one: nothing calls what it does not export.
+            // A stand-in, as in a PyTorch without CUDA: nothing calls functions that it does not export.
             tracing::info!("{shown} exports none of the functions that gctrace probes");
             return Ok(());
         }
@@ -325,7 +325,7 @@ impl CudaProbes {
         Ok(())
     }
 
-    /// Writes what is left at the end of the recording.
+    /// Writes the rest at the end of the recording.
     pub(crate) fn finish(&mut self, processes: &mut RecordedProcesses, trace: &mut RecordingTrace) {
         self.poll();
         self.take_events(processes, trace);

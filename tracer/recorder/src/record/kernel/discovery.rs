@@ -1,7 +1,7 @@
 //! Finds every Python process that this user may trace, in `/proc`; reports each once.
 //!
-//! Owns which processes were examined, when, and with what result. `gctrace_probes` decides whether
-//! a file is an interpreter; `kernel.rs` follows children and places probes.
+//! Owns the examined processes, with the time and the result of each examination. `gctrace_probes` decides whether a
+//! file is an interpreter; `kernel.rs` follows children and places probes.
 
 use crate::clock;
 use crate::record::kernel::recorded_processes::RESCAN_DELAYS;
@@ -126,7 +126,7 @@ impl ProcessDiscovery {
         true
     }
 
-    /// Processes that are due again: all young ones, and the old ones that waited longest.
+    /// Processes due again: all young ones, and the old ones with the longest wait.
     fn waited(&self, now: Instant) -> Vec<u32> {
         let (mut young, mut old) = (Vec::new(), Vec::new());
         for (pid, known) in &self.known {

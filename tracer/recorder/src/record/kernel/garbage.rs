@@ -13,10 +13,10 @@ use gctrace_event::{Garbage, KindCount, KindId, ObjectKind, Pause, Record};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Most lists of one thread whose pause is open: `MAX_DEPTH` of the BPF programs.
+/// Most lists of one thread with an open pause: `MAX_DEPTH` of the BPF programs.
 const OPEN_PAUSES: usize = 3;
 
-/// The module whose name Python leaves out.
+/// The module that Python leaves out of names.
 const BUILTINS: &str = "builtins";
 
 /// The garbage of all recorded processes.
@@ -150,7 +150,7 @@ impl ProcessKinds {
         }));
     }
 
-    /// The id of a kind, which is written if it is new.
+    /// The id of a kind; a new kind is written.
     fn id(
         &mut self,
         pid: u32,

@@ -1,7 +1,7 @@
 //! Interpreter files: found, resolved, probed, each once per recording.
 //!
-//! Owns the probes of every file and what is known about programs. Does not know processes
-//! (`recorded_processes.rs`): it answers about one file or program at a time.
+//! Owns the probes of every file and the known facts about programs. Does not know processes (`recorded_processes.rs`):
+//! it answers about one file or program at a time.
 
 use crate::clock;
 use crate::files::open_regular;
@@ -36,15 +36,15 @@ pub struct ProbedInterpreters {
     files: HashMap<FileIdentity, Option<InterpreterIndex>>,
     /// The files that could not be probed although they may contain a collector, and why.
     unprobed: HashMap<FileIdentity, Unexamined>,
-    /// Processes that run such a file, or whose files could not be read, not yet taken.
+    /// Processes that run such a file, or with unreadable files, not yet taken.
     unprobed_in: HashMap<u32, Unexamined>,
     /// Programs that are stopped once at their entry point, when their libraries are mapped.
     entries: HashMap<FileIdentity, Attachment>,
-    /// Probes in every process but the one that was probed alone before.
+    /// Probes in every process except the process that was probed alone before.
     everywhere: Vec<Attachment>,
     warned: HashSet<String>,
     warnings: Vec<String>,
-    /// What is missing and was not asked for.
+    /// Things missing that the user did not request.
     notes: Vec<String>,
     /// The programs that examine garbage; `None`: it is not recorded by probes.
     garbage: Option<GarbagePrograms>,
@@ -64,7 +64,7 @@ struct ProbedInterpreter {
 /// Interpreter to probe for a program that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeNeed {
-    /// It contains a collector itself, which is probed now.
+    /// It contains a collector itself, probed now.
     Interpreter(InterpreterIndex),
     /// It links a libpython: to be examined again at its entry point, where it is stopped.
     LinksInterpreter,
@@ -107,7 +107,7 @@ impl ProbedInterpreters {
             .and_then(|armed| armed.frames.as_ref())
     }
 
-    /// Number of executables and libpythons whose collector is probed.
+    /// Number of executables and libpythons with a probed collector.
     pub fn count(&self) -> usize {
         self.armed.len()
     }
@@ -151,7 +151,7 @@ impl ProbedInterpreters {
                 Some(why) => ProbeNeed::Unprobed(why),
                 None => program,
             },
-            // If this process exited too early, the next one that runs the file is examined.
+            // If this process exited too early, the next process with the file is examined.
             Err(_) if !link.exists() => ProbeNeed::Gone,
             Err(error) => {
                 self.not_probed(pid, &shown(&link), &error);

@@ -39,8 +39,7 @@ pub(crate) struct LoadedProbes {
 }
 
 impl LoadedProbes {
-    /// Loads the programs and opens the counters.
-    /// `alone`: the library, which examines garbage itself, is not injected for collections.
+    /// `alone`: the library examines garbage itself, and is not injected for collections.
     pub(crate) fn open(config: &RecordConfig, alone: bool) -> anyhow::Result<Self> {
         let counting = CounterRecording::examine(config.sources.counters.counters());
         warn_of_missing(&counting, &config.sources.counters);
@@ -55,7 +54,7 @@ impl LoadedProbes {
         Ok(Self { session, counting, arenas, garbage, samples })
     }
 
-    /// Adds what is counted and sampled.
+    /// Adds the counters and samples.
     pub(crate) fn describe(&self, config: &RecordConfig, header: &mut TraceHeader) {
         self.counting.describe(header);
         header.sample_hz = config.sample_rate().filter(|_| matches!(self.samples, Some(Ok(_))));

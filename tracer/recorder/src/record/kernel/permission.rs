@@ -1,5 +1,5 @@
-//! Which processes gctrace may record: with file capabilities, only those that its user may
-//! inspect. The others are not recorded, and the trace states it.
+//! Processes that gctrace may record: with file capabilities, only processes that its user may inspect. The others are
+//! not recorded, and the trace states it.
 //!
 //! In that case gctrace drops all capabilities but those for BPF (`privileges/credentials.rs`), so
 //! that the kernel itself decides for that user, by `PTRACE_MODE_READ` (ptrace(2)): it requires

@@ -1,7 +1,7 @@
 //! Allocation pressure of each process, from signals that cost next to nothing.
 //!
-//! Owns the intervals. Containers come from the collector's counts, which each pause reports,
-//! arenas from the kernel's count of mappings.
+//! Owns the intervals. Containers come from the collector's counts, reported by each pause; arenas come from the
+//! kernel's count of mappings.
 
 use crate::record::kept_memory::KeptMemory;
 use crate::record::output::{RecordOutput, RecordSink as _, memory_interval_ns};
@@ -34,7 +34,7 @@ struct PressureInterval {
     pressure: Pressure,
     /// Arenas at its start.
     arenas: Option<Arenas>,
-    /// Which arenas are the interpreter's; `None`: it has none, or there is no interpreter.
+    /// Size of the interpreter's arenas; `None`: it has none, or there is no interpreter.
     size: Option<ArenaSize>,
     /// Resident memory as last written, in bytes.
     resident_bytes: Option<u64>,
@@ -91,7 +91,7 @@ impl PressureIntervals {
         interval.size = size;
     }
 
-    /// A process was forked: what it copies of the memory that it shares is looked at.
+    /// A process was forked: looks at the copies it makes of shared memory.
     pub(crate) fn forked(&mut self, pid: u32, at_ns: u64) {
         self.private.forked(pid, at_ns);
         self.processes.entry(pid).or_insert_with(|| PressureInterval::start(pid, at_ns));

@@ -29,12 +29,12 @@ pub(super) struct ProcessAttacher {
     failed: Vec<(u32, u32)>,
     /// A failure was reported; later ones are not.
     has_complained: bool,
-    /// Root lacks CAP_SYS_PTRACE, which is still to be reported.
+    /// Root lacks CAP_SYS_PTRACE, and this is still to be reported.
     others_are_hidden: bool,
 }
 
 impl ProcessAttacher {
-    /// Root and those with CAP_SYS_PTRACE record all processes, other users their own.
+    /// Root and users with CAP_SYS_PTRACE record all processes, other users their own.
     pub(super) fn new() -> Self {
         let own_only = !privileges::may_inspect_all_users();
         Self {

@@ -33,7 +33,7 @@ pub struct RecordedProcesses {
 }
 
 struct RecordedProcess {
-    /// Without its interpreter, which is the next field.
+    /// Without its interpreter; the next field has it.
     described: DescribedProcess,
     interpreter: Option<InterpreterIndex>,
     started: Instant,
@@ -108,7 +108,7 @@ impl RecordedProcesses {
         self.table.get(&pid).and_then(|entry| entry.interpreter)
     }
 
-    /// Processes whose interpreter should be looked for now.
+    /// Processes to search for an interpreter now.
     pub fn due(&mut self) -> Vec<u32> {
         let mut due = Vec::new();
         for (pid, entry) in &mut self.table {
@@ -173,7 +173,7 @@ impl RecordedProcesses {
         self.table.len()
     }
 
-    /// Writes what is known about a process.
+    /// Writes the known facts about a process.
     pub fn announce(
         &mut self,
         pid: u32,
@@ -196,7 +196,7 @@ impl RecordedProcesses {
         }
     }
 
-    /// Stops recording a process, which keeps running.
+    /// Stops recording a process. It keeps running.
     pub fn forget(&mut self, pid: u32, output: &mut RecordOutput) {
         self.table.remove(&pid);
         output.forget(pid);

@@ -1,8 +1,7 @@
-//! `--sample`: what the threads of recorded processes execute, and for what they are off the CPU.
+//! `--sample`: the code that threads of recorded processes execute, and why they are off the CPU.
 //!
-//! Owns the samples and times that are not written yet: those of a thread that follow one another at
-//! the same place are one record. Which file an address belongs to is read from the memory map of the
-//! process.
+//! Owns the samples and times that are not written yet: consecutive ones of a thread at the same place are one record.
+//! The file of an address is read from the memory map of the process.
 
 use crate::clock;
 use crate::record::kernel::cuda_probes::HostLaunches;
@@ -94,8 +93,8 @@ impl CpuSampling {
         }
     }
 
-    /// Begins the waits of threads that left the CPU before their process was recorded. The stacks of this process,
-    /// in which `_PyRuntime` is at `runtime`, are read from its memory.
+    /// Begins the waits of threads that left the CPU before their process was recorded. The stacks of this process are
+    /// read from its memory; its `_PyRuntime` is at `runtime`.
     pub(super) fn begin_waits(
         &mut self,
         (pid, runtime): (u32, Option<u64>),
@@ -239,7 +238,7 @@ impl CpuSampling {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     pub(super) fn finish(&mut self, output: &mut RecordOutput) {
         for (_, samples) in self.open.drain() {
             samples.write(output);
@@ -258,7 +257,7 @@ impl OpenSamples {
 }
 
 impl CodeMap {
-    /// The name of the file whose code is at an address.
+    /// The name of the file with the code at an address.
     fn file(&mut self, pid: u32, address: u64, now_ns: u64) -> Option<Rc<str>> {
         let known = self.known(address);
         let may_read =

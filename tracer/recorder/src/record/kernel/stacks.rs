@@ -22,7 +22,7 @@ pub(crate) struct StackResolver {
     innermost: HashMap<StackId, FrameId>,
     /// Processes that exited since the last drain: their last pauses may still be in the ring.
     ended: Vec<u32>,
-    /// Pauses whose stack never arrived.
+    /// Pauses with a stack that never arrived.
     lost: u64,
 }
 
@@ -135,7 +135,7 @@ impl StackResolver {
         }
     }
 
-    /// Number of pauses whose stack was never received, and so is unknown.
+    /// Number of pauses with a stack that was never received, and so is unknown.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
@@ -167,8 +167,8 @@ fn special(
     frames.place(node, output)
 }
 
-/// Decodes what was read while the object was alive; reads what was cut off from the process, if
-/// the object is still the same.
+/// Decodes the parts read while the object was alive; reads cut-off parts from the process, if the object is still the
+/// same.
 fn decode(event: &CodeEvent, layout: &FrameLayout) -> Option<CodeObject> {
     let copied = CodeObject::from_parts(
         event.first_line,

@@ -1,9 +1,9 @@
-//! Programs that are stopped until their probes are placed: resuming them, and reporting those that
-//! could not be stopped.
+//! Programs that are stopped until their probes are placed: resuming them, and reporting programs that could not be
+//! stopped.
 //!
 //! Owns gctrace's end of the map of stopped processes, and how long they were stopped. The BPF
-//! programs decide whether to stop a program (`ebpf/bpf/stop.bpf.c`); the guardian has the same map
-//! and resumes what gctrace does not.
+//! programs decide whether to stop a program (`ebpf/bpf/stop.bpf.c`); the guardian has the same map and resumes
+//! programs that gctrace does not.
 
 use crate::clock;
 use crate::record::examination::Unexamined;
@@ -34,7 +34,7 @@ pub struct StopTimes {
     pub total_ns: u64,
 }
 
-/// An event at which a process is stopped, unless that is not needed or not possible.
+/// An event that stops a process, unless that is not needed or not possible.
 #[derive(Clone, Copy)]
 pub struct StopPoint {
     pub pid: u32,
@@ -80,7 +80,7 @@ pub struct StoppedPrograms {
     map: StoppedProcesses,
     /// Number and total time of all stops.
     pub times: StopTimes,
-    /// The recording is ending: no program is stopped any more; those that are get resumed at once.
+    /// The recording is ending: no program is stopped any more, and stopped ones are resumed at once.
     pub is_ending: bool,
     /// Parents of stopped processes that were running at the time.
     parents: Vec<StoppedParent>,
@@ -99,15 +99,15 @@ impl StoppedPrograms {
         }
     }
 
-    /// Ends stopping of programs and resumes those that are stopped. Those just being stopped are
-    /// resumed by their events, or by the guardian.
+    /// Ends stopping of programs and resumes stopped ones. Programs just being stopped are resumed by their events, or
+    /// by the guardian.
     pub fn end(&mut self, session: &mut BpfSession) {
         self.is_ending = true;
         session.may_stop_until(0);
         self.map.resume_all();
     }
 
-    /// Resumes what is still stopped; returns whether there was anything.
+    /// Resumes all programs still stopped; returns whether there was any.
     pub fn resume(&self) -> bool {
         self.map.resume_all()
     }
@@ -130,7 +130,7 @@ impl StoppedPrograms {
                 self.times.total_ns += stopped_ns;
             }
             Ok(false) if self.is_ending => {}
-            // It exited, which ends a stop too. Or something is wrong: the guardian waits longer.
+            // It exited (this ends a stop too), or there is a fault: the guardian waits longer.
             Ok(false) if stopped_ns < GUARDIANS_PATIENCE_NS => {
                 if is_running(pid) {
                     let _ = self.map.resume(pid);

@@ -165,8 +165,8 @@ fn lost_collections(
 /// Pauses that found no room in the probes' ring.
 const NO_ROOM: &str = "pauses: the ring buffer was full (--ring-size)";
 
-/// Collections in CPython's statistics for which no probe fired, such as collections by the copy of
-/// the collector in a program compiled by Nuitka.
+/// Collections in CPython's statistics without a hit of a probe, such as collections by the copy of the collector in a
+/// program compiled by Nuitka.
 const UNPROBED: &str = "collections that no probe saw: they ran before the probes were placed, or in another collector than CPython's own";
 
 /// With two sources, collections that neither of them recorded.
@@ -176,8 +176,7 @@ const IN_NEITHER: &str = "collections: neither the probes nor the library record
 const NO_ROOM_IN_EITHER: &str =
     "collections: neither the probes nor the library recorded them (--ring-size)";
 
-/// The same, of processes beyond the 32,768 whose losses the probes keep apart: the library may have
-/// recorded them.
+/// The same, of processes beyond the 32,768 with losses that the probes keep apart: the library may have recorded them.
 const PERHAPS_IN_NEITHER: &str = "collections, at most: the probes lost them, in too many processes to know which of them the library recorded";
 
 /// Losses by place, without zeros.
@@ -191,7 +190,7 @@ fn lost(counters: &ProgramCounts, stacks_lost: u64) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Hits times what is likely for a hit, of what takes CPU time.
+/// The sum of hits times the likely cost of a hit, for everything that takes CPU time.
 fn total_ns(costs: &[ProbeCost]) -> u64 {
     let on_cpu = costs.iter().filter(|cost| cost.probe != ProbeCost::STOPPED);
     let each = on_cpu.filter_map(|cost| Some(cost.hits as f64 * cost.ns_per_hit?));
@@ -224,8 +223,8 @@ fn costs(
     let usdt_inside = usdt.map(|kind| counters.inside_ns(kind)).into_iter().flatten();
     let usdt_inside = usdt_inside.reduce(|start, end| (start + end) / 2.0);
     let garbage = hits(ProbePointKind::Garbage);
-    // What was examined is measured, the probe itself is like any other; a sample's interrupt is
-    // like a probe's trap.
+    // The examination is measured; the probe itself costs as much as any other. A sample's interrupt is like a probe's
+    // trap.
     let with_trap = |took_ns: u64, count: u64| {
         let inside = HitCost::exactly(took_ns as f64 / count as f64);
         entry.map(|entry| entry.plus(inside)).filter(|_| count > 0)

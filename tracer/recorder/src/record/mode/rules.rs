@@ -14,7 +14,7 @@ pub enum ModeError {
     /// Probes need privileges that this process lacks.
     #[error("{denied}")]
     Denied {
-        /// What is lacking.
+        /// The missing privilege.
         denied: PrivilegeError,
         /// The alternative, or why there is none.
         instead: String,
@@ -47,7 +47,7 @@ pub enum ModeError {
     /// The library is needed but cannot be loaded into the command.
     #[error("the command cannot be recorded in-process: {obstacle}")]
     Command {
-        /// What is in the way.
+        /// The obstacle.
         obstacle: PreloadObstacle,
     },
 }
@@ -107,7 +107,7 @@ fn probes_alone() -> ModeDecision {
     }
 }
 
-/// What was asked for that only the library can do, as on the command line.
+/// The requested option that only the library supports, as on the command line.
 fn in_process(config: &RecordConfig) -> Option<String> {
     let sources = &config.sources;
     let function = sources.step_function.as_ref();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Time between two attempts to find a missing library or GPU.
 const RETRY: Duration = Duration::from_secs(5);
-/// Time between two queries that are slow or whose answers change slowly.
+/// Time between two queries that are slow or have slowly changing answers.
 const EXTRAS_EVERY: Duration = Duration::from_secs(1);
 
 /// Samples until the other end of `stop` is dropped.
@@ -142,7 +142,7 @@ impl SamplingWorker<'_> {
         }
     }
 
-    /// Most machines have no GPU, which is not worth a warning.
+    /// Most machines have no GPU: this is not worth a warning.
     fn no_library(&mut self, error: &NvmlError) {
         let message = format!("the GPUs are not sampled: {error}");
         if error.is_absence() {
@@ -183,8 +183,8 @@ fn describe(device: &GpuDevice) -> String {
     )
 }
 
-/// Which GPUs to query for extras in a round: all in the first, so that missing ones are known at
-/// once; then each at most once a second, and for PCIe, which is slow, one GPU per round.
+/// Decides which GPUs to query for extras in a round. All in the first round, so that missing extras are known at once;
+/// then each at most once a second. PCIe queries are slow: one GPU per round.
 struct SamplingSchedule {
     /// When each was last queried, for memory by process and for PCIe.
     asked: Vec<[Option<Instant>; 2]>,

@@ -32,21 +32,19 @@ const READABLE: f64 = 0.4;
 /// Windows before there is an estimate with an error.
 const FEWEST_WINDOWS: usize = 4;
 
-/// Starts tried, in shares of all windows, and the factor by which an error must be smaller to
-/// leave out windows.
+/// Number of starts tried, spread over all windows; the error must be smaller by the factor to leave out windows.
 const TENTHS: usize = 10;
 const MUCH_BETTER: f64 = 1.5;
 
 /// Share of the windows that must have a rate around them, to represent all.
 const NEARLY_ALL: f64 = 0.8;
 
-/// Estimates with a larger relative error are rejected: by one marker, which may be the wrong one,
-/// and around each window.
+/// Estimates with a larger relative error are rejected: by one marker (it may be the wrong one), and around each
+/// window.
 const WORST: f64 = 0.15;
 const WORST_LOCAL: f64 = 0.3;
 
-/// A relative error below which a marker is good enough for the longest distance to decide between
-/// them.
+/// Markers with a relative error of at most this are good; the longest distance decides between them.
 const GOOD: f64 = 0.04;
 
 /// A marker around one window.
@@ -54,12 +52,12 @@ const GOOD: f64 = 0.04;
 struct WindowCycle {
     free: [MarkerSteps; SCALES],
     window: MarkerSteps,
-    /// Undisturbed readings in which it was present, and all.
+    /// Undisturbed readings with the marker present, and all.
     there: f64,
     readings: f64,
 }
 
-/// The rate at which a process allocates when no window disturbs it, with its error.
+/// The rate of a process's allocations without a window, with its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RateEstimate {
     /// Allocations per second of the undisturbed program.
@@ -102,7 +100,7 @@ impl RateEstimate {
     }
 }
 
-/// A marker in the windows in which it moved.
+/// A marker, in the windows where it moved.
 #[derive(Default)]
 struct MarkerSamples {
     /// Number of windows before the first of them.
@@ -161,7 +159,7 @@ impl WindowObservations {
         self.windows += usize::from(moved);
     }
 
-    /// Number of windows in which a marker moved.
+    /// Number of windows with progress of a marker.
     pub(crate) fn windows_of(&self, key: MarkerKey) -> usize {
         self.markers.get(&key).map_or(0, |seen| seen.cycles.len())
     }
@@ -331,7 +329,7 @@ fn total(
     sum
 }
 
-/// The longest distance over which a marker goes forward, as fast as over shorter ones.
+/// The longest distance where a marker advances as fast as over shorter ones.
 fn longest(
     cycles: &[WindowCycle],
     of: impl Fn(&WindowCycle) -> &[MarkerSteps; SCALES],
@@ -354,8 +352,8 @@ fn longest(
     found.filter(|_| shorter.units > 0.0)
 }
 
-/// The steps over the longest distance, and over shorter ones as far as needed: the longer, the
-/// less a reading disturbs what it times.
+/// The steps over the longest distance, and over shorter ones as far as needed: the longer the distance, the less a
+/// reading disturbs the time it measures.
 fn enough(
     cycles: &[WindowCycle],
     of: impl Fn(&WindowCycle) -> &[MarkerSteps; SCALES],

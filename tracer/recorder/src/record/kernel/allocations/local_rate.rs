@@ -1,7 +1,7 @@
 //! The rate around one window, by the marker with most steps there. Pure.
 //!
-//! A program with phases (a loop, then freeing what it made) has many rates. Windows open at times
-//! that are independent of them, so the mean of the rates around each window is the overall rate.
+//! A program with phases (a loop, then freeing its results) has many rates. Windows open at times independent of the
+//! phases, so the mean of the rates around each window is the overall rate.
 
 use super::steps::{MarkerReading, TORN, between_steps, presence};
 use gctrace_probes::progress::{MarkerKey, MarkerKind};

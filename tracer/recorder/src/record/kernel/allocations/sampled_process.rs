@@ -21,23 +21,22 @@ use std::time::{Duration, Instant};
 const BURST_GAPS: [Duration; 3] = [
     // Reading the clock interrupts the program.
     Duration::from_micros(30),
-    // Much longer than a reading takes, during which the program shares the core (measured: a third
-    // slower).
+    // Much longer than a reading, since the program shares the core meanwhile (measured: a third slower).
     Duration::from_micros(400),
     Duration::from_micros(1500),
 ];
 /// Between two readings in a window: constant, so that a step is seen with the same delay at its
 /// start and its end.
 const WINDOW_GAP: Duration = Duration::from_micros(120);
-/// Windows after which longer ones are tried, if those gave no estimate.
+/// Number of windows without an estimate after which longer windows are tried.
 const WINDOWS_TO_LENGTHEN: u64 = 8;
 /// A burst counts only if the process ran on a CPU for this share of it.
 const RAN: f64 = 0.97;
-/// How often the frames are walked in search of markers: until this many walks reached the
-/// outermost frame, which contains the loop of a training run.
+/// How often the frames are walked in search of markers: until this many walks reached the outermost frame, with the
+/// loop of a training run.
 const FULL_SCANS: u32 = 4;
 const MAX_SCANS: u32 = 40;
-/// Bursts after which it is clear which markers move.
+/// Number of bursts after which the moving markers are known.
 const BURSTS_TO_MOVE: u32 = 2;
 /// If no marker moves after this many tries, a window opens all the same: for sizes and lines.
 const PATIENCE: u32 = 5;
@@ -75,7 +74,7 @@ impl SampledInterpreter {
     }
 }
 
-/// A process whose allocations are sampled: its markers, its schedule and its observations.
+/// A process with sampled allocations: its markers, its schedule and its observations.
 pub(crate) struct SampledProcess {
     pub pid: u32,
     pub runtime: u64,
@@ -179,14 +178,14 @@ impl SampledProcess {
             let first = values.next();
             values.any(|value| Some(value) != first)
         };
-        // One that moved before and does not now is informative too.
+        // A marker that moved before and does not now is informative too.
         let known = |index: usize| {
             let marker = self.markers.get(index);
             marker.is_some_and(|marker| self.known.iter().any(|known| known.key == marker.key))
         };
         let mut markers = kept(&self.markers, |index| moving(index) || known(index));
-        // Those that measured progress before come first; iterators are never set back while they
-        // exist, variables may be.
+        // Markers that measured progress before come first; iterators are never set back while they exist, variables
+        // may be.
         markers.sort_by_key(|marker| {
             let window_count = self.observations.windows_of(marker.key);
             let variable = marker.key.kind == MarkerKind::Integer;
@@ -221,7 +220,7 @@ impl SampledProcess {
                 }
             }
         }
-        // Local variables are better markers than module variables, most of which are constants.
+        // Local variables are better markers than module variables: most of those are constants.
         markers.sort_by_key(|marker| marker.key.slot >= progress::GLOBALS);
         markers.truncate(MAX_CANDIDATES);
         self.markers = markers;
@@ -288,7 +287,7 @@ impl SampledProcess {
             let first = allocations.counts()?;
             let values = progress::sample(self.pid, &self.markers, &self.progress);
             let second = allocations.counts()?;
-            // A reading during which many allocations happened is not precise.
+            // A reading with many allocations meanwhile is not precise.
             if second.hits - first.hits <= MAX_HITS_IN_READING {
                 let at = (first.hits + second.hits) as f64 / 2.0;
                 readings.push(MarkerReading { at, values });
@@ -414,7 +413,7 @@ impl WindowCloser {
     }
 
     fn set(niceness: i32) {
-        // SAFETY: plain numbers; 0 is the calling thread, the only one that changes.
+        // SAFETY: plain numbers; 0 is the calling thread, and no other changes.
         if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness) } != 0 {
             tracing::debug!("windows may close late: {}", std::io::Error::last_os_error());
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub(crate) const FEWEST_HITS: u64 = 300;
 /// The longest: the error falls with the number of windows, not with their length.
 pub(crate) const MAX_HITS: u64 = 6000;
-/// Factor by which windows may be longer, if windows of that length give no estimate.
+/// Maximum length of windows, as a multiple of the normal one, if normal windows give no estimate.
 const MAX_LENGTH_FACTOR: u32 = 8;
 /// A window ends after this in any case: a program that hardly allocates costs nothing by then.
 pub(crate) const LONGEST: Duration = Duration::from_millis(40);
@@ -46,17 +46,17 @@ impl WindowSchedule {
             && self.spent_ns + self.expected_ns <= self.budget * cpu_ns as f64
     }
 
-    /// Makes windows longer and rarer: for a program whose steps are longer than a window.
+    /// Makes windows longer and rarer: for a program with steps longer than a window.
     pub(crate) fn lengthen(&mut self) {
         self.length_factor = (2 * self.length_factor).min(MAX_LENGTH_FACTOR);
     }
 
-    /// Factor by which windows are longer than normal.
+    /// Length of windows as a multiple of the normal one.
     pub(crate) fn length_factor(&self) -> u32 {
         self.length_factor
     }
 
-    /// Hits after which the window that opens now is to end.
+    /// Number of hits that end the window that opens now.
     pub(crate) fn hits(&self) -> u64 {
         // A window that costs more than a tenth of a second's budget is shortened.
         let affordable = self.budget * 1e8 / self.expected_ns.max(1.0);

@@ -38,8 +38,7 @@ pub(crate) struct MarkerSteps {
     pub forward: u32,
     pub backward: u32,
     pub units: f64,
-    /// Distance over which `units` were counted: nanoseconds of undisturbed time, or hits in a
-    /// window.
+    /// The distance for `units`: nanoseconds of undisturbed time, or hits in a window.
     pub length: f64,
 }
 
@@ -88,7 +87,7 @@ fn scale_of(length: f64) -> usize {
     (scale as usize).min(SCALES - 1)
 }
 
-/// Share of the readings in which the marker was present: a finished loop cannot be read.
+/// Share of the readings with the marker present: a finished loop cannot be read.
 pub(crate) fn presence(readings: &[MarkerReading], index: usize) -> f64 {
     let there = readings.iter().filter(|reading| reading.value(index).is_some());
     there.count() as f64 / readings.len().max(1) as f64

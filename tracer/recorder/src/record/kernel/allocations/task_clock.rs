@@ -8,7 +8,7 @@ use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 use std::collections::HashMap;
 
-/// Threads whose time is counted.
+/// Maximum number of threads with counted time.
 const MAX_THREADS: usize = 256;
 
 /// The task clocks of all threads of a process.

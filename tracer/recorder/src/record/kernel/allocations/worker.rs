@@ -74,7 +74,7 @@ struct WindowWorker<'a> {
     summarized: Instant,
 }
 
-/// A process whose interpreter is not initialized yet.
+/// A process with an interpreter that is not initialized yet.
 struct UninitializedProcess {
     pid: u32,
     layout: u32,

@@ -68,8 +68,8 @@ impl CudaStore {
         }
     }
 
-    /// A backward pass starts, or has returned. One that raised an exception never returns: it is
-    /// written, without its end, when the thread's next one starts or no more events can come.
+    /// A backward pass starts, or has returned. A pass that raised an exception never returns: it is written, without
+    /// its end, when the thread's next one starts or no more events can come.
     fn step(&mut self, call: &Call, sink: &mut impl RecordSink) {
         let step = StepMark {
             marker: NamedMarker::Backward,
@@ -130,7 +130,7 @@ impl CudaStore {
         device.recent.push_back(MemorySample { event: *event, written: due });
     }
 
-    /// Writes the memory of devices before and at the end of a pause, and what was freed within it.
+    /// Writes the memory of devices before and at the end of a pause, and the memory freed within it.
     pub(super) fn pause(&mut self, pause: &Pause, sink: &mut impl RecordSink) {
         for (key, device) in &mut self.devices {
             if key.pid == pause.pid {

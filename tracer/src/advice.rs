@@ -46,7 +46,7 @@ pub(crate) fn run(config: &AdviceArgs) -> anyhow::Result<u8> {
     Ok(code)
 }
 
-/// An advice of this report on a run whose steps are the calls of `step_function`.
+/// An advice of this report on a run with the calls of `step_function` as steps.
 pub(crate) fn text(advice: &Advice, report: &Report, step_function: Option<&str>) -> String {
     let mut text = comment(&advice.action);
     text += &comment(&advice.why);

@@ -81,7 +81,7 @@ pub(crate) fn run(config: &AnalyzeArgs) -> anyhow::Result<u8> {
 
 /// Largest trace that is read for [`verdict`], in bytes: read in well under a second.
 const VERDICT_BYTES: u64 = 64 << 20;
-/// The same for a compressed trace, which is at least eight times larger when read.
+/// The same for a compressed trace; read, it is at least eight times larger.
 const VERDICT_PACKED_BYTES: u64 = 8 << 20;
 
 /// The verdict on a trace that was just recorded, in at most five lines; none if nothing was
@@ -129,9 +129,8 @@ pub(crate) fn header(path: &Path) -> anyhow::Result<Option<TraceHeader>> {
     })
 }
 
-/// Reads traces, and reports unreadable ones on standard error. Returns the analysis and the exit
-/// code, neither of which depends on `jobs`: the most traces read at the same time, `None` as many
-/// as there are processors.
+/// Reads traces, and reports unreadable ones on standard error. Returns the analysis and the exit code; neither depends
+/// on `jobs`: the most traces read at the same time, `None` as many as there are processors.
 ///
 /// # Errors
 /// No trace can be read, or one is named twice.
@@ -219,7 +218,7 @@ pub(crate) fn check_distinct(traces: &[PathBuf]) -> anyhow::Result<()> {
     }
 }
 
-/// Prints all errors except the last one, which is returned.
+/// Prints all errors except the last one, and returns the last.
 pub(crate) fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     let last = failures.pop();
     for error in failures {
@@ -244,7 +243,7 @@ struct ReadTrace {
 }
 
 impl ReadTrace {
-    /// One that counts for nothing in the report, which mentions it.
+    /// A trace that counts for nothing in the report; the report mentions it.
     fn left_out(error: anyhow::Error) -> Self {
         let mut analysis = Analysis::default();
         analysis.leave_out(error.to_string());

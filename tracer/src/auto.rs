@@ -1,5 +1,4 @@
-//! `gctrace auto`: finds the right setting of the collector while the program runs, holds it and proves
-//! what it saves.
+//! `gctrace auto`: finds the right setting of the collector while the program runs, holds it and proves its savings.
 //!
 //! Owns the messages: the search itself is in `probes/tuner/src/lib.rs`.
 //!
@@ -74,7 +73,7 @@ pub(crate) fn run(config: &AutoArgs, verbosity: Verbosity) -> anyhow::Result<u8>
     Ok(ended.map_or(INTERRUPTED, CommandEnd::exit_code))
 }
 
-/// What is sought, and in which command.
+/// The setting to search for, and the command.
 pub(crate) struct SearchRequest<'a> {
     pub(crate) command: &'a [OsString],
     pub(crate) as_root: bool,
@@ -84,7 +83,7 @@ pub(crate) struct SearchRequest<'a> {
     pub(crate) step_function: Option<&'a str>,
 }
 
-/// A command in which a setting was sought.
+/// A command with a search for a setting.
 pub(crate) struct SearchedCommand {
     pub(crate) command: StartedCommand,
     /// `None`: it still runs; `Some(None)`: the user ended gctrace.
@@ -132,8 +131,8 @@ pub(crate) fn search(
     Ok(SearchedCommand { command, ended, found })
 }
 
-/// Whether every process in which a setting is sought has a result. Without steps it may still load: nothing
-/// follows from what is not worth it by then, nor from any result of the first half minute.
+/// Whether every process with a search for a setting has a result. Without steps it may still load. So two things do
+/// not count: a finding that a change is not worth it by then, and any result of the first half minute.
 pub(crate) fn is_known(processes: &[AppliedProcess], elapsed: Duration) -> bool {
     const LOADING: Duration = Duration::from_secs(30);
     let mut searches = processes.iter().filter_map(|process| {
@@ -165,7 +164,7 @@ pub(crate) fn is_known(processes: &[AppliedProcess], elapsed: Duration) -> bool 
     searches.next().is_some_and(|first| has_result(first) && searches.all(has_result))
 }
 
-/// What was told.
+/// Decisions already told.
 struct Told {
     is_quiet: bool,
     processes: HashMap<u32, ToldProcess>,
@@ -174,14 +173,14 @@ struct Told {
 /// Of a process.
 struct ToldProcess {
     events: usize,
-    /// What it has seen so far, and when that was told.
+    /// Results so far, and the time they were told.
     so_far: Option<String>,
     at: Instant,
 }
 
 impl Told {
     fn tell(&mut self, processes: &[AppliedProcess]) {
-        /// Between two lines of what was seen so far.
+        /// Between two lines of results so far.
         const EVERY: Duration = Duration::from_secs(10);
         if self.is_quiet {
             return;

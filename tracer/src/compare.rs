@@ -1,6 +1,6 @@
 //! `gctrace compare`: runs before and after a change.
 //!
-//! Owns which traces are of one run, and the sequence of recording, comparing, logging and limits.
+//! Owns the grouping of traces into runs, and the sequence of recording, comparing, logging and limits.
 //! `gctrace_analysis::compare` compares, `render/comparison.rs` has the text.
 
 mod change_log;
@@ -124,7 +124,7 @@ fn reports(
     for (traces, alone) in runs {
         let report = match traces.len() {
             1 => alone,
-            // Which ranks are of one run, their reports say.
+            // Their reports decide which ranks are of one run.
             _ => {
                 let keeps = kept && all.is_empty();
                 let (analysis, together) = read(&traces, keeps, code)?;

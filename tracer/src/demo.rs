@@ -1,7 +1,6 @@
 //! `gctrace demo`: records and explains a training program on a simulated GPU.
 //!
-//! Owns the directory in which it runs. Runs `gctrace record`, `gctrace analyze` and `gctrace auto` as a
-//! user would.
+//! Owns its directory. Runs `gctrace record`, `gctrace analyze` and `gctrace auto` as a user would.
 
 use crate::args::DemoConfig;
 use crate::invoker::Invoker;
@@ -28,7 +27,7 @@ const PYTHON: &str = "python3";
 /// several times the tensors that live, of a simulated GPU that has 16 GiB: with 25 % more auto gives up.
 const AUTO: [&str; 9] =
     ["auto", "--step-function", "train_step", "--wait", "2s", "--memory", "400%", "--force", "-o"];
-/// File name of what it finds.
+/// File name of its results.
 const FOUND_NAME: &str = "demo-auto.json";
 /// Steps that it needs, twice: it decides within some thousand.
 const AUTO_STEPS: u32 = 8_000;
@@ -116,8 +115,7 @@ fn possible() -> anyhow::Result<()> {
     mode::decide(&config, Some(&launch)).map(drop)
 }
 
-/// `LD_LIBRARY_PATH`, in which gctrace searches for the program's CUDA, and the injected library for
-/// CUPTI.
+/// `LD_LIBRARY_PATH`: gctrace searches it for the program's CUDA, and the injected library for CUPTI.
 fn search_path(folder: &Path) -> OsString {
     let mut path = folder.as_os_str().to_owned();
     if let Some(variable) =

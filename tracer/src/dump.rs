@@ -43,7 +43,7 @@ pub(crate) fn run(config: &DumpArgs) -> anyhow::Result<u8> {
     let (state, gpus) = (look(pid, &options)?, gpus(pid));
     match config.form.of(None) {
         OutputFormat::Text => {
-            // What is known now first: a recorder may have much.
+            // The known state first: a recorder may have much.
             print::answer(&text(&state, &gpus))?;
             if let Some(recorded) = last_pauses::of(pid) {
                 print::answer(&last_lines(&recorded))?;
@@ -62,9 +62,9 @@ pub(crate) fn run(config: &DumpArgs) -> anyhow::Result<u8> {
 struct DumpReport {
     #[serde(flatten)]
     state: ProgramState,
-    /// Memory of the process on each GPU on which it has some, by NVML; empty without NVIDIA's driver.
+    /// Memory of the process on each of its GPUs, by NVML; empty without NVIDIA's driver.
     gpus: Vec<GpuUse>,
-    /// Its last pauses, if a recorder has it (`gctrace record --keep`); `null` without one that can be found.
+    /// Its last pauses, if a recorder has it (`gctrace record --keep`); `null` if no recorder can be found.
     recorded: Option<RecordedPauses>,
 }
 

@@ -52,8 +52,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Longest interval between two polls of the ring of pauses, which does not wake us for each
-/// record.
+/// Longest interval between two polls of the ring of pauses: the ring does not wake us for each record.
 const TICK_MS: u8 = 40;
 
 /// Why a recording ended; the trace contains it in words.
@@ -202,9 +201,8 @@ impl Recording<'_> {
         self.lock = file.ok().filter(|file| lock::take(file).unwrap_or(false));
     }
 
-    /// Called only after the command has started: the driver's library may start a program of its
-    /// own, which would be taken for the command. A failure must not end the recording: the command
-    /// is running.
+    /// Called only after the command has started: the driver's library may start a program of its own, and that would
+    /// be taken for the command. A failure must not end the recording: the command is running.
     fn sample_gpus(&mut self) {
         let Some(hz) = self.config.sources.nvml_rate() else {
             return;
@@ -303,7 +301,7 @@ impl Recording<'_> {
         mut self,
         why: EndReason,
     ) -> (anyhow::Result<RecordingSummary>, CommandSupervisor) {
-        // First, so that no program stays stopped during the rest, which can take long.
+        // First, so that no program stays stopped during the rest: it can take long.
         let stopped = self.sources.stop(&mut self.trace);
         if let Some(gpus) = &mut self.trace.gpus {
             gpus.stop();
@@ -331,10 +329,10 @@ pub(super) trait Source {
     /// Every record written before then has been handled, in ns of CLOCK_MONOTONIC; 0: none was.
     fn read_until_ns(&self) -> u64;
 
-    /// Handles what was polled; all sources were.
+    /// Handles the polled events; all sources were polled.
     fn handle(&mut self, _trace: &mut RecordingTrace) {}
 
-    /// Does what is due by the clock.
+    /// Does the work due by the clock.
     fn tick(&mut self, _trace: &mut RecordingTrace) {}
 
     /// Pids of living processes that run Python, in no order.
@@ -347,8 +345,8 @@ pub(super) trait Source {
     fn tally(&mut self, trace: &RecordingTrace, losses: &mut RecordingLosses)
     -> anyhow::Result<()>;
 
-    /// Writes what is left, and adds losses and cost to the end of the trace. `ended`: how the
-    /// command ended, if it did. Returns the number of recorded processes that still run.
+    /// Writes the rest, and adds losses and cost to the end of the trace. `ended`: how the command ended, if it did.
+    /// Returns the number of recorded processes that still run.
     ///
     /// # Errors
     /// The losses cannot be read.

@@ -7,7 +7,7 @@ use gctrace_analysis::report::{Advice, Report};
 use gctrace_settings::GcSetting;
 use std::path::PathBuf;
 
-/// The setting of the command line, or that of an advice on the traces.
+/// The setting of the command line, or of an advice on the traces.
 ///
 /// # Errors
 /// No trace can be read, or no advice on them changes only settings.
@@ -44,7 +44,7 @@ pub(crate) fn wanted(
     Ok(setting)
 }
 
-/// The function whose calls mark the steps of these traces; `None` if they were recorded without one.
+/// The function that marks the steps of these traces by its calls; `None` if they were recorded without one.
 pub(crate) fn step_function(traces: &[PathBuf]) -> Option<String> {
     let header = analyze::header(traces.first()?).ok()??;
     header.step_function

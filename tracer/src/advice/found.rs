@@ -9,10 +9,10 @@ use std::path::Path;
 
 /// Name and version of the schema.
 const SCHEMA: &str = "gctrace.auto/1";
-/// The largest file that is read, in bytes: a thousand processes with all their decisions.
+/// The largest file read, in bytes: a thousand processes with all their decisions.
 const LARGEST: u64 = 64 << 20;
 
-/// What was found in a command.
+/// The results of a command.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FoundSettings {
     /// `gctrace.auto/1`.
@@ -23,13 +23,13 @@ pub(crate) struct FoundSettings {
     pub(crate) command: Vec<String>,
     /// Its exit code; `null`: it still ran.
     exit_code: Option<u8>,
-    /// The setting whose gain was proven last, in the process with the most CPU time, and what was done in forks;
-    /// `null`: neither.
+    /// The setting with the gain proven last, in the process with the most CPU time, and the change in forks; `null`:
+    /// neither.
     pub(crate) setting: Option<GcSetting>,
-    /// Forked processes in which the objects that they inherited were frozen; `null`: there was none.
+    /// Forked processes that froze their inherited objects; `null`: there was none.
     #[serde(default)]
     pub(crate) frozen_forks: Option<FrozenForks>,
-    /// What collections took before the first step; `null`: too little for a setting in the next run.
+    /// Time of collections before the first step; `null`: too little for a setting in the next run.
     #[serde(default)]
     pub(crate) loading: Option<LoadingCollections>,
     /// The processes that made steps.
@@ -40,7 +40,7 @@ pub(crate) struct FoundSettings {
 /// full one comes each 12 million.
 const LOADING: u32 = 100_000;
 
-/// Collections before the first step, of the process in which they took longest; measured.
+/// Collections before the first step, of the process with the longest; measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LoadingCollections {
     /// Time until the first step, in ns.
@@ -71,7 +71,7 @@ impl LoadingCollections {
     }
 }
 
-/// Forked processes whose collections did not traverse what they inherited.
+/// Forked processes with collections that did not traverse inherited objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FrozenForks {
     /// Number of processes.
@@ -89,7 +89,7 @@ impl FrozenForks {
     }
 }
 
-/// What was found in a process.
+/// The results of a process.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FoundProcess {
     /// Its id, in its own pid namespace.
@@ -182,7 +182,7 @@ impl FoundSettings {
         (found.schema == SCHEMA).then_some(found)
     }
 
-    /// What was found as Python: its setting, and what it did in forks; `None`: none was proven, and none frozen.
+    /// The results as Python: the setting, and the change in forks; `None`: none was proven, and none frozen.
     pub(super) fn code(&self) -> Option<String> {
         let mut lines = vec!["import gc".to_owned()];
         let setting = self.setting.as_ref()?;

@@ -1,6 +1,6 @@
 //! The items of a trace, or of its summary, the same ones in the same order; or of the segments of one.
 //!
-//! Owns which of these a file is, and the directories of summaries.
+//! Owns the kind of a file, and the directories of summaries.
 
 use super::segments::SegmentReader;
 use super::{TraceProgress, summaries};
@@ -132,7 +132,7 @@ pub(crate) fn with_summaries(traces: &[PathBuf]) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for trace in traces {
         match with_extension(trace, summary::EXTENSION) {
-            // No directory, or one without summaries, which is an error when it is read.
+            // No directory, or a directory without summaries: an error when it is read.
             none if none.is_empty() => files.push(trace.clone()),
             summaries => files.extend(summaries),
         }

@@ -15,7 +15,7 @@ const DELAY: Duration = Duration::from_secs(1);
 pub(crate) struct ReadProgress {
     start: Instant,
     enabled: bool,
-    /// What is being read.
+    /// Name of the trace being read.
     name: String,
     /// Size of all traces in bytes, if known.
     size: Option<u64>,
@@ -72,7 +72,7 @@ impl TraceProgress<'_> {
     }
 }
 
-/// Size of a trace in bytes; `None` unless it is a file. One that does not exist has none.
+/// Size of a trace in bytes; `None` unless it is a file, also if it does not exist.
 fn size(path: &Path) -> Option<u64> {
     match path.metadata() {
         Ok(found) => found.is_file().then_some(found.len()),

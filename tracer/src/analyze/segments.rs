@@ -1,7 +1,7 @@
 //! The segments of a directory, read as one recording.
 //!
-//! Owns what joins them: each repeats what its records need, and its header has the totals of all before it,
-//! by which every pause that is in none of them is counted and stated.
+//! Owns their joining: each segment repeats what its records need, and its header has the totals of all before it. By
+//! these, every pause in none of the segments is counted and stated.
 
 use crate::files::open_regular;
 use crate::files::segments::segments_in;
@@ -23,7 +23,7 @@ const CLOCK_STEP_NS: u64 = 1_000_000_000;
 /// Reads the segments of one recording.
 pub(crate) struct SegmentReader {
     name: String,
-    /// Those that are not read yet.
+    /// Segments not read yet.
     left: VecDeque<(u64, PathBuf)>,
     current: TraceReader,
     /// Bytes of the segments that were read to their end.
@@ -179,7 +179,7 @@ impl SegmentReader {
         is_first.then_some(header)
     }
 
-    /// States what was recorded between two segments and is in neither.
+    /// States pauses that were recorded between two segments and are in neither.
     fn note_gap(&mut self, last: &TraceHeader, next: &TraceHeader) {
         let (Some(before), Some(after)) = (&last.segment, &next.segment) else { return };
         let gone = beyond(beyond(after.number, before.number), 1);
@@ -273,7 +273,7 @@ impl SegmentReader {
         false
     }
 
-    /// Another segment follows the one that was read.
+    /// Another segment follows the one just read.
     fn pass_end(&mut self) {
         if let Some(end) = self.end.take() {
             self.omitted = Some(end.omitted);
@@ -281,7 +281,7 @@ impl SegmentReader {
         }
     }
 
-    /// The hits of probes are those of the whole recording: of the segments that are left a part, by time.
+    /// Probes count hits of the whole recording: the remaining segments get a part, by time.
     fn scale_cost(&self, end: &mut TraceEnd) {
         let segment = self.last.as_ref().and_then(|header| header.segment.as_ref());
         let Some((segment, first_ns)) = segment.zip(self.first_ns) else { return };
@@ -293,7 +293,7 @@ impl SegmentReader {
         }
     }
 
-    /// The last line of the last segment is that of all, with the sums.
+    /// The last line of the last segment is the last line of all, with the sums.
     fn finish_last(&mut self) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
@@ -315,7 +315,7 @@ enum Taken {
     End,
 }
 
-/// Adds what is counted.
+/// Adds the counts.
 fn join_ends(end: &mut TraceEnd, more: &TraceEnd) {
     end.omitted.add(more.omitted);
     end.omitted_waits.add(more.omitted_waits);

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// Ranks that are named in a message; of more, the number is enough.
 const NAMED: usize = 32;
-/// Directories above a summary in which its trace is looked for: it is named as it was on the command
-/// line, and summaries are usually in a directory beside the traces, or one further below.
+/// Number of directories above a summary to search for its trace: the trace is named as on the command line, and
+/// summaries are usually in a directory beside the traces, or one further below.
 const ABOVE: usize = 3;
 
 /// Traces and summaries that were read, to find a trace that is named twice.

@@ -1,4 +1,4 @@
-//! The folder in which the agent of a running program reports: found by the program's environment.
+//! The folder for the reports of a running program's agent: found by the program's environment.
 
 use anyhow::Context as _;
 use gctrace_probes::proc_status;
@@ -22,7 +22,7 @@ pub(crate) struct AgentFolder {
 }
 
 impl AgentFolder {
-    /// That of a process of this user; `None`: it is another user's, who names any folder, or was not
+    /// The folder of a process of this user; `None`: it is another user's (it could name any folder), or was not
     /// started so.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl AgentFolder {
         Ok(Some(Self { folder, owner, report: format!("{inner}{REPORT_SUFFIX}") }))
     }
 
-    /// The file by which settings are taken back.
+    /// The file for taking settings back.
     pub(super) fn control(&self) -> io::Result<File> {
         self.open(CONTROL_FILE, OFlag::O_WRONLY)
     }

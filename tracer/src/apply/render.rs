@@ -32,7 +32,7 @@ pub(super) struct CommandReport {
     exit_code: Option<u8>,
     /// By rank and pid.
     processes: Vec<AppliedProcess>,
-    /// Processes whose report could not be read.
+    /// Processes with unreadable reports.
     unreadable: Vec<u32>,
     /// Number of processes that wrote none.
     left_out: u64,

@@ -119,7 +119,7 @@ impl ApplySession {
             .with_context(|| format!("cannot load {} into the command", library.display()))?;
         launch.set_variable(APPLY_VARIABLE, request.text().into());
         launch.set_variable(FOLDER_VARIABLE, folder.path().into());
-        // Those of a `gctrace record` that started this command hold for both.
+        // Options of a `gctrace record` that started this command hold for both.
         let is_recorded = [RENDEZVOUS_VARIABLE, OPTIONS_VARIABLE]
             .iter()
             .all(|name| launch.variable(name).is_some_and(|value| !value.is_empty()));
@@ -131,7 +131,7 @@ impl ApplySession {
         Ok(Self { folder, control })
     }
 
-    /// Asks the processes to take the settings back, which they do at their next step.
+    /// Asks the processes to take the settings back; they do so at their next step.
     ///
     /// # Errors
     /// The folder's file system is full or gone.
@@ -181,8 +181,8 @@ impl ApplySession {
 pub(crate) struct CommandProcesses {
     /// By rank and pid.
     pub(crate) processes: Vec<AppliedProcess>,
-    /// Pids of those whose report cannot be read.
+    /// Pids of processes with unreadable reports.
     pub(crate) unreadable: Vec<u32>,
-    /// Number of those without a report: [`MAX_PROCESSES`] write one, if there is room for it.
+    /// Number of processes without a report: [`MAX_PROCESSES`] write one, if there is room for it.
     pub(crate) left_out: u64,
 }

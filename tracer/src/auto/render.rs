@@ -87,20 +87,20 @@ fn less(difference: f64) -> f64 {
     -more(difference)
 }
 
-/// What it takes more likewise.
+/// The relative increase likewise.
 pub(crate) fn more(difference: f64) -> f64 {
     2.0 * difference / (2.0 - difference)
 }
 
-/// What seems the best while nothing is proven: a setting, and what it takes less than the program's own.
+/// The likely best setting while nothing is proven: the setting, and how much less it takes than the program's own.
 pub(crate) struct Guess {
     pub(crate) setting: GcSetting,
     text: String,
 }
 
 impl Guess {
-    /// From pairs of blocks if there are any, else from the blocks in which settings were tried. `None`: no setting
-    /// seems better, or there is a result.
+    /// From pairs of blocks if there are any, else from the blocks with tried settings. `None`: no setting seems
+    /// better, or there is a result.
     pub(crate) fn of(search: &AutoReport) -> Option<Self> {
         let seeks = matches!(search.state, AutoState::Exploring | AutoState::Proving);
         if !seeks || search.saved.is_some() {
@@ -143,7 +143,7 @@ pub(super) fn so_far(search: &AutoReport) -> Option<String> {
     Some(format!("so far {}", Guess::of(search)?.text))
 }
 
-/// What was found.
+/// The results.
 pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
     let mut lines: Vec<String> = found.processes.iter().map(process).collect();
     if found.processes.is_empty() {
@@ -182,7 +182,7 @@ pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
     lines
 }
 
-/// What collections took before the first step, of which a saving in the same run cannot be measured.
+/// Time of collections before the first step; a saving in the same run cannot be measured.
 fn before_steps(loading: LoadingCollections) -> String {
     format!(
         "before the first step, collections took {} of {} and freed {} (measured): in the next run there are \
@@ -226,7 +226,7 @@ pub(crate) fn verdict(found: &FoundSettings, apply: impl Fn(&str) -> String) -> 
 
 /// What a search that had no time for a result would need.
 fn too_short(process: &FoundProcess) -> Option<String> {
-    /// Pairs after which a gain is no longer sought (`tuner/src/hold.rs` of the library).
+    /// Maximum number of pairs; then a gain is no longer sought (`tuner/src/hold.rs` of the library).
     const MOST: u64 = 60;
     let part = process.search.parts.last();
     let more = match (process.search.state, part) {

@@ -9,7 +9,7 @@ use gctrace_analysis::compare::{ComparedRun, Comparison, FactId, FigureId};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// First line of a log, by which it is recognized.
+/// First line of a log: logs are recognized by it.
 const TITLE: &str = "# Performance log (gctrace compare)";
 const HEAD: &str = "\
 | date (UTC) | commit | what changed | step before, ms | step after, ms | GC before | GC after | verdict |

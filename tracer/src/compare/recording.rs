@@ -83,8 +83,8 @@ fn record_to_trace(_: &RecordConfig) -> anyhow::Result<(u8, Option<PathBuf>)> {
     Err(crate::platform::needs_linux("recording a command"))
 }
 
-/// The options of `gctrace record` that make a trace like this one. `applies`: with settings, which only
-/// the injected library applies.
+/// The options of `gctrace record` that make a trace like this one. `applies`: with settings; only the injected library
+/// applies them.
 fn options(header: &TraceHeader, applies: bool) -> Vec<OsString> {
     let mode = match &header.mode {
         RecordingMode::Ebpf if applies => &RecordingMode::Both,

@@ -1,7 +1,7 @@
-//! Runs an interpreter to find out which files it maps.
+//! Runs an interpreter to find out the files it maps.
 //!
-//! The file alone does not determine which libpython the loader maps, or what a wrapper script
-//! starts. The interpreter runs as the invoking user, isolated from that user's settings.
+//! The file alone does not determine the libpython that the loader maps, or the program that a wrapper script starts.
+//! The interpreter runs as the invoking user, isolated from that user's settings.
 
 use crate::invoker::Invoker;
 use crate::launch::LaunchPlan;
@@ -71,7 +71,7 @@ fn answer(mut child: Child) -> io::Result<ChildAnswer> {
 fn read_in_background(stream: impl Read + Send + 'static) -> io::Result<JoinHandle<Vec<u8>>> {
     std::thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
-        // After a failure, what was read so far is the answer.
+        // After a failure, the part read so far is the answer.
         let _ = stream.take(MAX_OUTPUT).read_to_end(&mut bytes);
         bytes
     })

@@ -4,7 +4,7 @@ use crate::print::clean;
 use gctrace_probes::{ProbePoint, ProbePointKind, Resolution};
 use std::fmt::Write;
 
-/// Minor version from which builds contain their own layout (`_Py_DebugOffsets`).
+/// First minor version with builds that contain their own layout (`_Py_DebugOffsets`).
 const DESCRIBES_ITSELF: u8 = 13;
 
 /// The full description of an interpreter.

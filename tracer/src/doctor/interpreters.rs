@@ -1,4 +1,4 @@
-//! Finds the interpreters of this machine: those that a user would start, and running ones.
+//! Finds the interpreters of this machine: running ones, and others that a user would start.
 
 use crate::args::InterpreterArg;
 use crate::doctor::child_query;

@@ -111,7 +111,7 @@ fn gpus() -> Result<GpuFacts, NvmlError> {
     })
 }
 
-/// Tests each per-CPU counter except cpu-clock, which always exists.
+/// Tests each per-CPU counter except cpu-clock: that always exists.
 fn processor_counters() -> Vec<(Counter, Result<(), CounterError>)> {
     let cpus = counters::online_cpus();
     Counter::ALL

@@ -47,14 +47,14 @@ struct LastPause {
     collected: Option<u64>,
 }
 
-/// `None` if no recorder of this process is found, may be looked at, or is trusted: root's, this user's and that of the
-/// process's own user are. What they have recorded is read with a bound, whatever is in it.
+/// `None` if no recorder of this process is found, may be looked at, or is trusted: recorders of root, this user and
+/// the process's own user are trusted. Their recordings are read with a bound, whatever their contents.
 pub(super) fn of(pid: u32) -> Option<RecordedPauses> {
     let until = Instant::now() + PATIENCE;
     let mut users = vec![0, Uid::current().as_raw(), Invoker::detect().uid];
     users.extend(proc_status::status(pid).ok()?.effective_user);
     let mut found = recorders(&users);
-    // Its own first, which launched it: those of other programs take the time.
+    // Its own recorder first: it launched the process. Recorders of other programs take the time.
     let ancestors: Vec<u32> = ancestors(pid).collect();
     found.sort_by_key(|recorder| !ancestors.contains(&recorder.pid));
     found.into_iter().find_map(|recorder| in_directory(pid, &recorder, until))

@@ -9,7 +9,7 @@ use gctrace_probes::malloc;
 use gctrace_units::{after, duration_ns, times};
 use std::collections::HashMap;
 
-/// Resident memory from which on a process is looked at, in bytes.
+/// Processes with at least this much resident memory are looked at, in bytes.
 const LARGE: u64 = 48 << 20;
 /// Looks take this part of the time at most.
 const PART: u64 = 50;

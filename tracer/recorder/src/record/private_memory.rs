@@ -1,4 +1,4 @@
-//! What forked processes have of their own: pages that they shared with their parent until somebody wrote to them.
+//! Private memory of forked processes: pages shared with their parent until one of both wrote to them.
 //!
 //! `smaps_rollup` goes through the page tables with the memory's lock, for milliseconds in a large process: each is
 //! read at the ages of 0, 1, 2, 4, 8 seconds and so on, of the first processes.
@@ -6,7 +6,7 @@
 use gctrace_probes::process_memory;
 use gctrace_units::{after, duration_ns, times};
 
-/// Forked processes that are looked at.
+/// Maximum number of forked processes to look at.
 const MOST: usize = 16;
 
 /// The forked processes of a recording that are examined for private memory.

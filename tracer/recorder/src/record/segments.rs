@@ -1,10 +1,9 @@
-//! A recording of which the last part is kept (`--keep`): numbered traces, each readable alone.
+//! A recording that keeps its last part (`--keep`): numbered traces, each readable alone.
 //!
-//! Owns when a segment ends, which ones are deleted, and when they are kept for good. A segment repeats what
-//! its records need (`segments/facts.rs`), and its header has exact totals of all before it, so that nothing
-//! that was seen goes uncounted: not what was deleted, not what `segments/thinning.rs` left out, and not what
-//! a full disk refused. Times are passed in, of CLOCK_MONOTONIC: numbers order segments, and the clock of the
-//! day may be set at any time.
+//! Owns when a segment ends, is deleted, or is kept for good. A segment repeats what its records need
+//! (`segments/facts.rs`), and its header has exact totals of all before it. So every event seen is counted: also in
+//! deleted segments, left out by `segments/thinning.rs`, or refused by a full disk. Times are passed in, of
+//! CLOCK_MONOTONIC: numbers order segments, and the clock of the day may be set at any time.
 
 mod facts;
 mod gpu;
@@ -100,7 +99,7 @@ struct OpenSegment {
     start_ns: u64,
     flushed_ns: u64,
     written: WrittenSegment,
-    /// What was only counted.
+    /// Totals of records that were only counted.
     end: TraceEnd,
 }
 
@@ -159,7 +158,7 @@ impl SegmentedTrace {
         self.thinning.min_pause_ns().max(self.header.min_pause_ns)
     }
 
-    /// Writes a record, after those that it names.
+    /// Writes a record, after the records that it names.
     pub fn write(&mut self, record: &Record) {
         if let Record::ProcessExit(exit) = record {
             self.write_held(Some(exit.pid));
@@ -244,8 +243,8 @@ impl SegmentedTrace {
         }
     }
 
-    /// Ends the segment and starts the next one; keeps and deletes what is to be. `lost`: events lost since
-    /// the start, by place.
+    /// Ends the segment and starts the next one; keeps and deletes segments as due. `lost`: events lost since the
+    /// start, by place.
     pub fn turn(&mut self, now: Now, lost: &BTreeMap<String, u64>) {
         let end_ns = now.monotonic_ns;
         let is_kept = self.requests.is_due(self.oldest());
@@ -312,7 +311,7 @@ impl SegmentedTrace {
         }
     }
 
-    /// Writes what is buffered. If nothing can be written: why.
+    /// Writes buffered records. If nothing can be written: the reason.
     pub fn settle(&mut self) -> Option<String> {
         if let Some(current) = &mut self.current
             && let Err(error) = current.file.settle()
@@ -322,7 +321,7 @@ impl SegmentedTrace {
         self.failure.as_ref().map(WriteError::reason)
     }
 
-    /// What was not written since the start, by place.
+    /// Records not written since the start, by place.
     pub fn unwritten(&self) -> BTreeMap<String, u64> {
         self.unwritten.with(&BTreeMap::new())
     }
@@ -449,7 +448,7 @@ impl SegmentedTrace {
         Ok(())
     }
 
-    /// Returns whether there was one that is deleted now.
+    /// Deletes the oldest segment; returns whether there was one.
     fn delete_oldest(&mut self) -> bool {
         let Some(oldest) = self.closed.front() else { return false };
         if let Err(error) = self.folder.remove(oldest.number) {
@@ -468,7 +467,7 @@ impl SegmentedTrace {
         self.closed.front().map(|segment| segment.number).or(current).unwrap_or(self.next)
     }
 
-    /// Whether the oldest segment is beyond what is kept.
+    /// Whether the oldest segment is beyond the limits to keep.
     fn is_beyond(&self, now_ns: u64) -> bool {
         let Some(oldest) = self.closed.front() else { return false };
         let is_old = self

@@ -116,8 +116,8 @@ impl RecordingSources {
         }
     }
 
-    /// Ends all sources, the library's first: its records decide which calls of the probes are written, and which
-    /// collections no probe saw. Returns the number of recorded processes that still run.
+    /// Ends all sources, the library's first: from its records follow the calls of the probes to write, and the
+    /// collections that no probe saw. Returns the number of recorded processes that still run.
     ///
     /// # Errors
     /// The kernel does not report the losses.

@@ -1,4 +1,4 @@
-//! The line on NVML, which is optional.
+//! The line on NVML; NVML is optional.
 
 use super::{CheckLine, HostFacts};
 use crate::doctor::machine::GpuFacts;

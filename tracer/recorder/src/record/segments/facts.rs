@@ -21,7 +21,7 @@ pub(super) struct SegmentFacts {
     layers: NamedRecords<u32, Vec<LayerRow>>,
 }
 
-/// Records that others name, and which of them the segment has.
+/// Records that others name, and the ids of the segment's own.
 struct NamedRecords<I, R> {
     known: HashMap<I, R>,
     written: HashSet<I>,
@@ -124,7 +124,7 @@ impl SegmentFacts {
         processes.chain(threads).chain(settings).chain(gpus).collect()
     }
 
-    /// The records that are to be written before this one, each after those that it names.
+    /// The records to write before this one, each after the records that it names.
     pub(super) fn needed_by(&mut self, record: &Record) -> Vec<Record> {
         let mut needed = Vec::new();
         for innermost in record.stacks() {
@@ -153,7 +153,7 @@ impl SegmentFacts {
     }
 }
 
-/// The process in a segment that starts at that time: what was before is not in it.
+/// The process in a segment that starts at that time: the segment has nothing from before.
 pub(super) fn since(process: &Process, start_ns: u64) -> Process {
     let mut process = process.clone();
     if process.since_ns < start_ns {

@@ -1,9 +1,9 @@
 //! GPU work beyond the bytes of a day: written whole around some pauses and steps, only counted elsewhere.
 //!
-//! Owns what is held back until it is known which of both. Why a GPU was idle, and what a pause cost, follows
-//! from all work of a time, so none of a part is left out; what is only counted is stated with its first start
-//! and last end, and the time between two such statements is a part. Does not own which pauses have one
-//! (`thinning.rs`).
+//! Owns the work held back until it is known whether it is written. The cause of GPU idle time, and the cost of a
+//! pause, follow from all work of a time, so a part is complete. Work that is only counted is stated with its first
+//! start and last end, and the time between two such statements is a part. Does not own the choice of pauses with a
+//! part (`thinning.rs`).
 
 use super::SegmentedTrace;
 use super::thinning::Kind;
@@ -11,8 +11,8 @@ use gctrace_event::{GpuApi, OmittedGpuWork, OmittedPauses, Record};
 use gctrace_units::{beyond, duration_ns};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Work held back, in ns before the newest: some training steps, and a second in which CUPTI hands over.
-/// By the newest, as there is none during a pause for which the GPU waits.
+/// Work held back, in ns before the newest: some training steps, and a second for CUPTI to hand over. Before the newest
+/// work, not before now: there is none during a pause that the GPU waits for.
 const HELD_NS: u64 = 3_000_000_000;
 /// Work after a pause or step that belongs to its part, in ns.
 pub(super) const AFTER_NS: u64 = 1_000_000_000;
@@ -26,7 +26,7 @@ pub(super) struct HeldGpuWork {
     newest_ns: u64,
     /// What starts later is not of the last part.
     part_until_ns: u64,
-    /// What was only counted since that was stated, by process.
+    /// Work only counted since the last statement, by process.
     omitted: BTreeMap<u32, OmittedGpuWork>,
 }
 
@@ -39,7 +39,7 @@ struct GpuSpan {
 }
 
 impl GpuSpan {
-    /// `None` of other records, and of calls about memory, which are few and each of which matters.
+    /// `None` for other records, and for calls about memory: these are few, and each matters.
     fn of(record: &Record) -> Option<Self> {
         let (pid, start_ns, end_ns) = match record {
             Record::GpuOp(op) => (op.pid?, op.start_ns, op.end_ns),
@@ -106,13 +106,13 @@ impl HeldGpuWork {
         false
     }
 
-    /// Begins a part with what is held back, or makes the last one longer. Returns what is to be written.
+    /// Begins a part with the work held back, or makes the last one longer. Returns the records to write.
     fn begin_part(&mut self, until_ns: u64) -> Vec<Record> {
         self.part_until_ns = self.part_until_ns.max(until_ns);
         self.held.drain(..).map(|(_, record)| record).collect()
     }
 
-    /// States what was only counted since the last time.
+    /// States the work only counted since the last time.
     fn omitted(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.omitted).into_values().map(Record::OmittedGpuWork).collect()
     }
@@ -131,7 +131,7 @@ impl SegmentedTrace {
         true
     }
 
-    /// Writes what was held back, and what begins until then.
+    /// Writes the work held back, and work that begins until then.
     pub(super) fn begin_gpu_part(&mut self, until_ns: u64) {
         self.state_omitted();
         for record in self.gpu.begin_part(until_ns) {
@@ -139,7 +139,7 @@ impl SegmentedTrace {
         }
     }
 
-    /// States what was only counted.
+    /// States the work that was only counted.
     pub(super) fn state_omitted(&mut self) {
         if self.current.is_none() {
             return;

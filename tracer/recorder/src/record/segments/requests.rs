@@ -1,7 +1,7 @@
-//! What is to be kept for good, and why.
+//! Requests to keep segments for good, and their reasons.
 //!
-//! Owns which pauses and steps above their limits are kept, and which are let go. The first one is kept at once, and
-//! so is one of twice the length of all that were kept. The others wait until the segments that were kept last are
+//! Owns the choice of pauses and steps above their limits to keep or to let go. The first one is kept at once, and so
+//! is one of twice the length of all that were kept. The others wait until the segments that were kept last are
 //! deleted, or the recording ends: until then one folder can have several.
 
 use super::{Now, SegmentedTrace};
@@ -12,23 +12,23 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Most folders that pauses and steps have kept; those that a user asks for are kept in any case.
+/// Most folders that pauses and steps have kept; folders requested by a user are kept in any case.
 const MOST_KEPT: usize = 20;
 
-/// What is to be kept for good.
+/// Requests to keep segments for good.
 #[derive(Default)]
 pub(super) struct KeepRequests {
     /// The user asked.
     pub(super) asked: Option<&'static str>,
     /// Pauses and steps that no folder has yet, by the number of their segment.
     noticed: BTreeMap<u64, Noticed>,
-    /// What this recording has kept.
+    /// The folders that this recording has kept.
     kept: Vec<KeptFolder>,
     /// The last segment that was kept.
     last_kept: u64,
     /// The longest of all that were kept, in ns.
     longest_kept_ns: u64,
-    /// What no folder has, and no segment any more.
+    /// Pauses and steps that no folder has, and no segment any more.
     let_go: Option<Noticed>,
     /// The limit on folders was stated.
     is_limit_noted: bool,
@@ -55,7 +55,7 @@ struct KeptFolder {
     path: PathBuf,
     /// The segments in it.
     numbers: Vec<u64>,
-    /// For what it was kept; empty if the user asked for it.
+    /// The pauses and steps it was kept for; empty if the user asked for it.
     noticed: BTreeMap<u64, Noticed>,
 }
 
@@ -154,7 +154,7 @@ impl KeepRequests {
         }
     }
 
-    /// What was let go, for the totals.
+    /// The pauses and steps let go, for the totals.
     pub(super) fn not_kept(&self) -> NotKept {
         self.let_go.as_ref().map_or_else(NotKept::default, |sum| NotKept {
             count: sum.count,
@@ -171,7 +171,7 @@ impl SegmentedTrace {
         self.requests.notice(segment, event);
     }
 
-    /// What is to be kept ends with all that belongs to it.
+    /// Completes the segments to keep with all that belongs to them.
     pub(super) fn prepare_kept(&mut self, at_ns: u64) {
         self.begin_gpu_part(at_ns);
         let message = format!("kept: {}", self.requests.reason());
@@ -184,7 +184,7 @@ impl SegmentedTrace {
         let reason = self.requests.reason();
         self.requests.last_kept = numbers.last().copied().unwrap_or(0);
         let mut noticed = std::mem::take(&mut self.requests.noticed);
-        // What the segment has that is not finished.
+        // Pauses and steps of the unfinished segment.
         self.requests.noticed = noticed.split_off(&(self.requests.last_kept + 1));
         let sum = Noticed::sum(noticed.values().cloned());
         let length_ns = sum.as_ref().map_or(0, |sum| sum.longest.length_ns);
@@ -208,7 +208,7 @@ impl SegmentedTrace {
         }
     }
 
-    /// Whether there is room for another folder; that of shorter pauses and steps makes room for longer ones.
+    /// Whether there is room for another folder; a folder of shorter pauses and steps makes room for longer ones.
     fn has_room(&mut self, length_ns: u64, reason: &str) -> bool {
         if self.folder.kept() < MOST_KEPT {
             self.requests.is_limit_noted = false;
@@ -234,7 +234,7 @@ impl SegmentedTrace {
         false
     }
 
-    /// States what was let go, on the screen and in the trace; at the end.
+    /// States the pauses and steps let go, on the screen and in the trace; at the end.
     pub(super) fn state_let_go(&mut self) {
         let Some(let_go) = &self.requests.let_go else { return };
         let LongEvent { at_ns, what, .. } = &let_go.longest;

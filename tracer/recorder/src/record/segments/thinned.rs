@@ -1,8 +1,8 @@
-//! What is only counted beyond the bytes of a day, but for GPU work: pauses with what belongs to them, short times
-//! off the CPU, and of what is stated again and again all but one of some.
+//! Records only counted beyond the bytes of a day, except GPU work: pauses with their records, short times off the CPU,
+//! and all but one in several of the records stated again and again.
 //!
-//! Owns what waits for its pause, and what a later record of the same segment stands for. Does not own how much is
-//! written (`thinning.rs`).
+//! Owns the records that wait for their pause, and the records that a later one of the same segment stands for. Does
+//! not own how much is written (`thinning.rs`).
 
 use super::requests::LongEvent;
 use super::thinning::Kind;
@@ -15,28 +15,28 @@ use gctrace_event::{
 use gctrace_units::{after, beyond, duration_ns, sum};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Threads of which records wait for a pause; those of threads that have ended stay until there are so many.
+/// Maximum number of threads with records that wait for a pause; records of ended threads stay until there are so many.
 const THREADS: usize = 4096;
-/// Records of a thread that wait for a pause: what it called and freed. More are of none.
+/// Maximum number of records of a thread that wait for a pause: calls and freed objects. More belong to no pause.
 const MOST_HELD: usize = 64;
 
 /// Records that are not written yet.
 #[derive(Default)]
 pub(super) struct WaitingRecords {
-    /// What collections called and freed, by process and thread: it comes before the pause and is written if that
-    /// is.
+    /// Calls and freed objects of collections, by process and thread: they come before the pause and are written if the
+    /// pause is.
     of_pauses: HashMap<(u32, u32), Vec<Record>>,
     /// Samples of a process, in collections or not, that are to count where a later one is taken: the last of them
     /// with the number of all, and its own.
     samples: BTreeMap<(u32, bool), (CpuSamples, u64)>,
-    /// The last counts of allocations of a process, which contain those before.
+    /// The last counts of allocations of a process; they contain the counts before.
     allocations: BTreeMap<u32, Record>,
-    /// Processes of which a step was marked since their last backward pass, which is not needed to mark it.
+    /// Processes with a step marked since their last backward pass: the pass is not needed to mark it.
     stepped: HashSet<u32>,
 }
 
 impl WaitingRecords {
-    /// Returns records that are of no pause, as too many followed.
+    /// Returns records that belong to no pause, as too many followed.
     fn hold(&mut self, pid: u32, tid: u32, record: &Record) -> Vec<Record> {
         let is_new = !self.of_pauses.contains_key(&(pid, tid));
         let mut of_none = Vec::new();
@@ -53,7 +53,7 @@ impl WaitingRecords {
 }
 
 impl SegmentedTrace {
-    /// Counts a pause, which was written or, if it `is_omitted`, is not.
+    /// Counts a pause; it was written, except if it `is_omitted`.
     pub fn see(&mut self, pause: &Pause, is_omitted: bool) {
         let duration_ns = pause.duration_ns();
         let mut is_part = self.thinning.see(duration_ns, self.gpu.len());
@@ -174,7 +174,7 @@ impl SegmentedTrace {
         true
     }
 
-    /// Writes samples, of which so many were taken there.
+    /// Writes samples; `own` of them were taken there.
     fn write_samples(&mut self, samples: CpuSamples, own: u64) {
         if let moved @ 1.. = beyond(samples.count, own) {
             self.omit(SpacedClass::Samples.name(), OmittedPauses::of(moved, 0));
@@ -196,7 +196,7 @@ impl SegmentedTrace {
         self.write_with_names(record, kind);
     }
 
-    /// What is of no pause is written as it is.
+    /// Records of no pause are written unchanged.
     fn hold(&mut self, pid: u32, tid: u32, record: &Record) {
         for of_none in self.waiting.hold(pid, tid, record) {
             self.write_with_names(&of_none, Kind::Rest);

@@ -1,14 +1,14 @@
-//! Keeps a recorder below a number of bytes a day: pauses below a length are only counted, times off the CPU
-//! below another one, GPU work that is not around a pause of which there are few as long, and of what is stated
-//! again and again all but one of some.
+//! Keeps a recorder below a number of bytes a day. Only counted are pauses below a length, times off the CPU below
+//! another length, GPU work that is not around one of the longest pauses, and all but one in several of the records
+//! stated again and again.
 //!
-//! Owns these lengths and numbers, which change from segment to segment, and what a record of each kind takes. The
-//! header states those of pauses and times off the CPU.
+//! Owns these lengths and numbers (they change from segment to segment), and the size of a record of each kind. The
+//! header states the lengths for pauses and times off the CPU.
 
 use gctrace_event::{OffCpu, OmittedPauses, SpacedClass};
 use gctrace_units::add_to;
 
-/// Time over which what was not used in quiet times may be used: an hour, in ns.
+/// Bytes unused in quiet times may be used over this time: an hour, in ns.
 const SAVED_NS: f64 = 3.6e12;
 const DAY_NS: f64 = 8.64e13;
 /// The least part of the rate that is used, however much was written before.
@@ -26,19 +26,19 @@ const LENGTHS: usize = 40 * STEPS;
 /// What shares the bytes of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Pauses, with what they called and freed.
+    /// Pauses, with their calls and freed objects.
     Pauses,
     /// Times off the CPU.
     Waits,
     /// Samples of what runs.
     Samples,
-    /// Counts of allocations, which contain those before.
+    /// Counts of allocations; they contain the counts before.
     Allocations,
     /// Memory of layers in a step.
     Layers,
     /// Readings of device memory.
     Memory,
-    /// Calls about device memory, and those that failed.
+    /// Calls about device memory, and failed calls.
     Calls,
     /// NVML's samples.
     Devices,
@@ -46,7 +46,7 @@ pub(super) enum Kind {
     Backward,
     /// GPU work.
     Gpu,
-    /// What is always written.
+    /// Records that are always written.
     Rest,
 }
 
@@ -63,17 +63,17 @@ impl From<SpacedClass> for Kind {
     }
 }
 
-/// Kinds that are thinned here, which are the first; and all.
+/// Number of kinds thinned here (they are the first), and of all.
 const THINNED: usize = Kind::Backward as usize + 1;
 const KINDS: usize = Kind::Rest as usize + 1;
-/// Kinds of which one of some records is written, which are the last of the thinned.
+/// The first kind with only one record in several written; these are the last of the thinned kinds.
 const FIRST_SPACED: usize = Kind::Samples as usize;
-/// Bytes of a record until there were enough, by kind: those of pauses, waits and GPU work as measured
-/// (docs/evidence.md), with their part of the stacks.
+/// Bytes of a record until there were enough, by kind. Pauses, waits and GPU work: as measured (docs/evidence.md), with
+/// their part of the stacks.
 const USUAL_BYTES: [f64; KINDS] =
     [28.0, 20.0, 15.0, 100.0, 500.0, 15.0, 15.0, 20.0, 13.0, 10.0, 15.0];
 
-/// Decides what is written.
+/// Decides the records to write.
 pub(super) struct Thinning {
     /// Bytes in a nanosecond; `None`: no limit.
     rate: Option<f64>,
@@ -107,14 +107,14 @@ struct Lengths {
     counts: Vec<u64>,
     /// Those before it.
     before: Vec<u64>,
-    /// What is shorter is only counted, in ns.
+    /// Shorter ones are only counted, in ns.
     least_ns: u64,
 }
 
-/// Records of which one of some is written.
+/// Records of a kind with only one in several written.
 #[derive(Default)]
 struct Spaced {
-    /// Since the last decision: records, and the sum of what they count.
+    /// Since the last decision: records, and the sum of their counts.
     seen: (u64, u64),
     /// Before it.
     before: (u64, u64),
@@ -124,7 +124,7 @@ struct Spaced {
     since: u64,
 }
 
-/// Times off the CPU of one record: all of them, those that are only counted, and the record of the others.
+/// Times off the CPU of one record: all of them, the times only counted, and the record of the others.
 pub(super) struct ThinnedWaits {
     pub all: OmittedPauses,
     pub omitted: OmittedPauses,
@@ -146,7 +146,7 @@ pub(super) struct WrittenSegment {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WrittenRecords {
     pub count: u64,
-    /// Bytes of their text and of what was written because they name it.
+    /// Bytes of their text, and of the records written because they name them.
     pub text: u64,
 }
 
@@ -270,7 +270,7 @@ impl Thinning {
         }
         let allowed = (rate + self.saved / SAVED_NS).max(rate * LEAST_SHARE);
         let thinned: f64 = (0..THINNED).map(|kind| written.bytes_of(kind)).sum();
-        // The rest is of other records, which are not thinned.
+        // The rest is of other records; they are not thinned.
         let others = ((bytes - thinned).max(0.0) + reserved) / took_ns;
         let left = (allowed - others).max(rate * LEAST_SHARE) * took_ns;
         let shares = shares(left, std::array::from_fn(|kind| seen[kind] as f64 * each[kind]));
@@ -298,8 +298,8 @@ fn shares(mut left: f64, demands: [f64; THINNED]) -> [f64; THINNED] {
 }
 
 impl GpuShare {
-    /// A segment ended. Returns what GPU work took of it, and what is reserved for that in such a time: parts are
-    /// large and few.
+    /// A segment ended. Returns the bytes that GPU work took of it, and the bytes reserved for GPU work in such a time:
+    /// parts are large and few.
     fn decide(&mut self, written: &WrittenSegment, rate: f64) -> (f64, f64) {
         let took_ns = written.took_ns.max(1) as f64;
         let count = written.kinds[Kind::Gpu as usize].count;
@@ -331,14 +331,14 @@ impl Lengths {
         }
     }
 
-    /// Begins the next segment, in which all are written; returns how many there were.
+    /// Begins the next segment, with all written; returns the number of the segment before.
     fn begin(&mut self) -> u64 {
         let before = std::mem::take(self).counts;
         self.before = before;
         self.before.iter().sum()
     }
 
-    /// Of as many as before, so many are written, the longest.
+    /// Given as many as before, so many are written, the longest.
     fn keep_at_most(&mut self, most: u64) {
         let mut count = 0u64;
         for (place, more) in self.before.iter().enumerate().rev() {
@@ -370,7 +370,7 @@ impl Spaced {
         before.0
     }
 
-    /// Of as many as before, so many are written.
+    /// Given as many as before, so many are written.
     fn keep_at_most(&mut self, most: u64) {
         let (records, sum) = self.before;
         if records > most {

@@ -1,7 +1,7 @@
-//! What a full disk refused.
+//! Records refused by a full disk.
 //!
-//! Owns its counts, and the segment that could not be written to its end: that stays open, with the space that is
-//! reserved for its last line, until the next one starts or the recording ends. So its last line states what was
+//! Owns their counts, and the segment that could not be written to its end. This segment stays open, with the space
+//! reserved for its last line, until the next one starts or the recording ends. So its last line states the records
 //! refused after it.
 
 use super::{OpenSegment, SegmentedTrace};
@@ -11,7 +11,7 @@ use std::io;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// What was not written since the start of the recording.
+/// Records not written since the start of the recording.
 #[derive(Default)]
 pub(super) struct Unwritten {
     /// By place.
@@ -33,7 +33,7 @@ impl Unwritten {
         self.segment.is_some()
     }
 
-    /// Events lost since the start with those of `lost`, by place.
+    /// Events lost since the start and not written, with `lost`, by place.
     pub(super) fn with(&self, lost: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
         let mut all = lost.clone();
         all.extend(self.counts.clone());
@@ -49,8 +49,8 @@ impl Unwritten {
 }
 
 impl SegmentedTrace {
-    /// Makes the file of the next segment, with its first space: first, as were gctrace killed between two segments,
-    /// the recording would look like one that ended, and a segment that ends states that others follow.
+    /// Makes the file of the next segment, with its first space. First: were gctrace killed between two segments, the
+    /// recording would look finished, and a segment that ends states that others follow.
     pub(super) fn begin_next(&mut self) -> Result<(), WriteError> {
         let path = self.folder.segment(self.next);
         if self.begun.is_none() {

@@ -28,7 +28,7 @@ const BURST_GAPS: [Duration; 3] = [
 /// Between two readings in a window: constant, so that a step is seen with the same delay at its
 /// start and its end.
 const WINDOW_GAP: Duration = Duration::from_micros(120);
-/// Number of windows without an estimate after which longer windows are tried.
+/// Longer windows are tried after this many windows without an estimate.
 const WINDOWS_TO_LENGTHEN: u64 = 8;
 /// A burst counts only if the process ran on a CPU for this share of it.
 const RAN: f64 = 0.97;
@@ -36,7 +36,7 @@ const RAN: f64 = 0.97;
 /// loop of a training run.
 const FULL_SCANS: u32 = 4;
 const MAX_SCANS: u32 = 40;
-/// Number of bursts after which the moving markers are known.
+/// The moving markers are known after this many bursts.
 const BURSTS_TO_MOVE: u32 = 2;
 /// If no marker moves after this many tries, a window opens all the same: for sizes and lines.
 const PATIENCE: u32 = 5;

@@ -138,7 +138,7 @@ pub(crate) fn find(heap: &Heap, target: &HeapTarget) -> anyhow::Result<Vec<NodeI
     Ok(nodes)
 }
 
-/// Types whose name contains a part of this one, most bytes first.
+/// Types with a name that contains a part of this one, most bytes first.
 fn similar(heap: &Heap, name: &str) -> Vec<String> {
     let part = name.rsplit('.').next().unwrap_or(name).to_lowercase();
     let types = heap.show(usize::MAX).types.into_iter();

@@ -56,7 +56,7 @@ fn file_hint(code: i32, option: &str) -> Option<String> {
     Some(text)
 }
 
-/// The exit code for an error of gctrace; for a command that cannot be started, the one that shells use.
+/// The exit code for an error of gctrace; for a command that cannot be started, the code that shells use.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "no command is started"))]
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     #[cfg(target_os = "linux")]

@@ -17,7 +17,7 @@ pub(crate) struct JudgedLimit {
     pub(crate) figure: &'static str,
     /// Whether it is exceeded; also if the figure is unknown: a check that cannot fail is worse than none.
     pub(crate) is_exceeded: bool,
-    /// What was found, of which process and phase, and the limit.
+    /// The result with its process and phase, and the limit.
     pub(crate) sentence: String,
 }
 

@@ -17,8 +17,8 @@ pub(crate) fn completions(shell: Shell, output: &mut dyn Write) -> io::Result<()
     output.write_all(&script)
 }
 
-/// clap_complete offers options for every word, which keeps bash from offering files. This restricts
-/// options to words that start with a dash; fixed values, such as names of shells, stay.
+/// clap_complete offers options for every word: bash then offers no files. This restricts options to words that start
+/// with a dash; fixed values, such as names of shells, stay.
 fn offering_files(script: &str) -> String {
     const ANYTHING: &str =
         "esac\n            COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )";

@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Writes a report to its file, which is never one that it is `made_from`, or prints it.
+/// Writes a report to its file, or prints it. The file is never one of `made_from`.
 ///
 /// # Errors
 /// The file exists, or the report cannot be written.
@@ -27,8 +27,7 @@ pub(crate) fn write<F: ValueEnum + Send + Sync + Default + 'static>(
     }
 }
 
-/// Writes a file at once, as the invoker. An existing one is replaced only with `force`, and never one that it is
-/// `made_from`.
+/// Writes a file at once, as the invoker. An existing one is replaced only with `force`, and never one of `made_from`.
 ///
 /// # Errors
 /// The file exists, or cannot be written.
@@ -42,7 +41,7 @@ pub(crate) fn write_file(
     Ok(write_export(path, &Invoker::detect(), made_from, force, &content)?)
 }
 
-/// Writes the report of a command that gctrace started: as lines on standard error, which `say` prints, unless a file,
+/// Writes the report of a command that gctrace started: as lines on standard error, printed by `say`, unless a file,
 /// standard output or JSON was asked for.
 ///
 /// # Errors

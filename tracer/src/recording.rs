@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Records as configured and returns gctrace's exit code.
 ///
 /// # Errors
-/// Those of [`record::run`].
+/// As of [`record::run`].
 pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
     run_to_trace(config).map(|(code, _)| code)
 }
@@ -17,7 +17,7 @@ pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
 /// Records as configured. Returns gctrace's exit code, and the trace, if there is one.
 ///
 /// # Errors
-/// Those of [`record::run`].
+/// As of [`record::run`].
 pub(crate) fn run_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<PathBuf>)> {
     record::run(config, |trace| {
         if config.verbosity > Verbosity::Quiet {

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Variables of which one is set where a browser has a screen.
+/// Variables; one of them is set where a browser has a screen.
 const SCREENS: [&str; 2] = ["DISPLAY", "WAYLAND_DISPLAY"];
 
 /// Writes the page. Returns the exit code: 0, or 1 if an error kept any trace from being read completely.
@@ -40,7 +40,7 @@ pub(crate) fn run(config: &ReportArgs) -> anyhow::Result<u8> {
     Ok(code)
 }
 
-/// The file to write: the one that is named, else one named after the first trace.
+/// The file to write: the named one, else named after the first trace.
 fn output(config: &ReportArgs, extension: &str) -> PathBuf {
     let named = config.output.clone();
     named.unwrap_or_else(|| file_name(config.traces.first().map(PathBuf::as_path), extension))

@@ -1,8 +1,8 @@
 //! `gctrace setup`: installs this gctrace with its libraries, manual pages and completions for all
 //! users, and removes them.
 //!
-//! As root, it writes only where others can neither write nor replace anything: what it installs is run by all users,
-//! and by root. Links are not followed. A list of what was installed is kept for `--uninstall`.
+//! As root, it writes only where others can neither write nor replace anything: all users, and root, run the installed
+//! files. Links are not followed. A list of the installed files is kept for `--uninstall`.
 
 mod list;
 
@@ -305,7 +305,7 @@ fn uninstall(prefix: &Path) -> anyhow::Result<()> {
     }
     InstalledList::remove(prefix)?;
     for folder in list.folders.iter().rev() {
-        // One that is in use for other files stays.
+        // A folder in use for other files stays.
         let _ = std::fs::remove_dir(prefix.join(folder));
     }
     let prefix = prefix.display();
@@ -316,7 +316,7 @@ fn uninstall(prefix: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes an installed file; true if it was there. What is not gctrace's any more stays.
+/// Removes an installed file; true if it was there. Files that are not gctrace's any more stay.
 fn remove(prefix: &Path, path: &Path) -> anyhow::Result<bool> {
     let target = prefix.join(path);
     if std::fs::symlink_metadata(&target).is_err() {

@@ -1,8 +1,7 @@
-//! `gctrace summarize`: one summary per trace, so that a report on thousands of traces needs only
-//! those.
+//! `gctrace summarize`: one summary per trace, so that a report on thousands of traces needs only summaries.
 //!
-//! Owns which summaries are missing, and that a rerun makes only these. `gctrace_event::summary` has
-//! the file, `files/summary.rs` its writing, `analyze.rs` reads summaries.
+//! Owns the search for missing summaries, and that a rerun makes only these. `gctrace_event::summary` has the file,
+//! `files/summary.rs` its writing, `analyze.rs` reads summaries.
 
 use crate::analyze::{ReadProgress, TraceItems};
 use crate::args::{Shard, SummarizeArgs};
@@ -21,7 +20,7 @@ use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-/// What was done for one trace.
+/// The result for one trace.
 enum Summarized {
     /// A complete summary of it was there.
     There,
@@ -29,9 +28,9 @@ enum Summarized {
     New(Option<String>),
 }
 
-/// Summarizes the traces of a shard, but for those that are. Returns the exit code: 0 if all
-/// summaries of the shard are there, 1 otherwise. A damaged trace has a summary that says so; one that
-/// `gctrace analyze` refuses has none.
+/// Summarizes the traces of a shard, except traces with a summary. Returns the exit code: 0 if all summaries of the
+/// shard are there, 1 otherwise. The summary of a damaged trace states the damage; a trace that `gctrace analyze`
+/// refuses has none.
 ///
 /// # Errors
 /// A trace is named twice, the directory cannot be created, or no summary can be made.

@@ -92,7 +92,7 @@ fn follow(
 struct LiveSetup<'a> {
     config: &'a TopArgs,
     recording: &'a RecordConfig,
-    /// The form of what is printed; `None`: the view.
+    /// The form of the printed output; `None`: the view.
     printed: Option<OutputFormat>,
     output: CommandOutput,
     /// The terminal, until the view takes it over.

@@ -1,4 +1,4 @@
-//! `gctrace tune`: measures which settings of the collector are the fastest.
+//! `gctrace tune`: finds the fastest settings of the collector by measurement.
 //!
 //! Owns the decisions: blocks of steps of one run, or whole runs; when to stop measuring; and that
 //! the command is left alone.
@@ -6,7 +6,7 @@
 //! - `search`: settings that are sought within a run, as `gctrace auto` does;
 //! - `blocks`: settings that take turns within one run, by the controller of `gctrace auto`;
 //! - `runs`: whole runs with one setting each, by the agent of `gctrace apply`;
-//! - `candidates`: which settings such runs try, from the first one;
+//! - `candidates`: the settings that such runs try, from the first one;
 //! - `progress`: the bar on the terminal;
 //! - `render`: the result.
 

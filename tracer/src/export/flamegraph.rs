@@ -46,7 +46,7 @@ pub(super) fn write(
         Some("red: the program, blue: installed packages, yellow: standard library".to_owned());
     let mut colors = colors(processes);
     options.palette_map = Some(&mut colors);
-    // Keep the start of names, which is the function.
+    // Keep the start of names: it is the function.
     options.text_truncate_direction = TextTruncateDirection::Right;
     // The same trace gives the same image.
     options.deterministic = true;

@@ -1,7 +1,6 @@
 //! `gctrace export` of a heap: for graphviz a picture of one path or cycle.
 //!
-//! Owns the choice of what is drawn; `heap/picture.rs` has the objects of a picture, `heap/dot.rs` how
-//! they look.
+//! Owns the choice of the objects to draw; `heap/picture.rs` has the objects of a picture, `heap/dot.rs` how they look.
 
 use crate::args::{ExportArgs, ExportFormat, HeapTarget};
 use crate::heap::{Picture, dot, find, name, read};
@@ -43,7 +42,7 @@ pub(super) fn run(config: &ExportArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The option that names what is drawn, and what that is.
+/// The option that names the objects to draw, and its value.
 fn picture_of(config: &ExportArgs) -> anyhow::Result<(&'static str, &HeapTarget)> {
     let path = config.path.as_ref().map(|target| ("--path", target));
     path.or(config.cycle.as_ref().map(|target| ("--cycle", target))).context(
@@ -57,7 +56,7 @@ fn picture(heap: &Heap, config: &ExportArgs) -> anyhow::Result<Picture> {
         return Ok(Picture::of_path(heap, alive(heap, target)?));
     }
     let mut nodes = find(heap, target)?;
-    // Cycles of what is alive mostly lead through modules.
+    // Cycles of living objects mostly lead through modules.
     nodes.sort_by_key(|node| !heap.is_garbage(*node));
     let found = nodes.iter().find_map(|node| Picture::of_cycle(heap, *node));
     found.with_context(|| format!("no such object is in a cycle: {}", name(target)))

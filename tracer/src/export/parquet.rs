@@ -56,15 +56,14 @@ pub(super) fn run(config: &ExportArgs) -> anyhow::Result<u8> {
     }
     tables.finish()?;
     files.persist()?;
-    // Those of some ranks are no error: a query may be on them.
+    // Failures of some ranks are no error: a query may be on them.
     for error in failures.iter().chain(&missing) {
         print::message(text::chain(error));
     }
     Ok(u8::from(!failures.is_empty()))
 }
 
-/// Reads one trace into the tables. Returns why it could not be read to its end; what was before is
-/// in the tables.
+/// Reads one trace into the tables. Returns why it could not be read to its end; the part before is in the tables.
 ///
 /// # Errors
 /// A table cannot be written.

@@ -1,8 +1,7 @@
 //! `gctrace export --format perfetto`: traces as one timeline for ui.perfetto.dev.
 //!
-//! Owns which tracks there are and what is on them. Traces are read twice: first for GPU work and clocks,
-//! as `analyze` does, then for the pauses, which are written as they are read. `packets.rs` has Perfetto's
-//! format.
+//! Owns the tracks and their contents. Traces are read twice: first for GPU work and clocks, as `analyze` does, then
+//! for the pauses; these are written as they are read. `packets.rs` has Perfetto's format.
 
 mod packets;
 mod protobuf;
@@ -51,7 +50,7 @@ pub(super) fn run(config: &ExportArgs) -> anyhow::Result<u8> {
     }
     let (mut analysis, code) = analyze::read_all(&config.traces, None)?;
     analysis.settle();
-    // Those that count, in the order of the analysis.
+    // Traces that count, in the order of the analysis.
     let mut distinct = DistinctTraces::default();
     traces.retain(|path| {
         let items = TraceItems::open(path);
@@ -87,7 +86,7 @@ fn write(
     Ok(())
 }
 
-/// What is drawn in a track of its own.
+/// Subjects with a track of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum TrackKind {
     Pauses(u32),
@@ -247,7 +246,7 @@ impl<'a> TimelineTracks<'a> {
         Ok(())
     }
 
-    /// The longest times in which a device was idle, by cause.
+    /// The longest idle times of a device, by cause.
     fn idle(&mut self, ledger: &IdleLedger) -> io::Result<()> {
         let on_clock = (ledger.id.trace, ledger.id.pid);
         let process = self.clock.process(on_clock);
@@ -361,7 +360,7 @@ impl<'a> TimelineTracks<'a> {
         )
     }
 
-    /// The track of this kind, written when it is first used, after those that it belongs to.
+    /// The track of this kind, written when it is first used, after the tracks that it belongs to.
     fn track(&mut self, process: ProcessOnClock, kind: TrackKind) -> io::Result<TrackId> {
         if let Some(known) = self.tracks.get(&(process, kind.clone())) {
             return Ok(*known);
@@ -418,7 +417,7 @@ fn clean_name(name: &str) -> String {
     clean::line(name).into_owned()
 }
 
-/// The line of a frame, or of those that called it if they are the program's and it is not.
+/// The line of a frame; or the line of its callers, if they are the program's and it is not.
 fn line(frame: &Frame, known: &HashMap<FrameId, TriggerLine>) -> TriggerLine {
     let special = frame.file.is_empty() || paths::is_import(&frame.file);
     let is_own = !special && !paths::is_library(&frame.file);

@@ -1,9 +1,9 @@
 //! Profiles for Python's `pstats` and the tools that read its files, such as snakeviz.
 //!
 //! The file is one dictionary in the format of the module marshal (Python/marshal.c, every version from 3.4
-//! on), as `profile.Profile.dump_stats` writes it: `{(file, line, function): (primitive calls, calls, own
-//! time, time with callees, {caller: the same})}`. There are no calls in stacks: their number is that of
-//! samples, or of pauses.
+//! on), as `profile.Profile.dump_stats` writes it: `{(file, line, function): (primitive calls, calls, own time, time
+//! with callees, {caller: the same})}`. Stacks have no calls: the number of samples, or of pauses, takes the place of
+//! their number.
 
 use super::{ExportedProcess, ExportedStack};
 use gctrace_units::{add_to, i32_or_most, u32_or_most};

@@ -34,7 +34,7 @@ pub(crate) fn write(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "}}")
 }
 
-/// Colors of a box and of its text, by what it is and its distance from what the picture is about.
+/// Colors of a box and of its text, by its role and its distance from the picture's subject.
 fn colors(role: Role, depth: usize) -> (&'static str, &'static str) {
     /// Darker with the distance, as objgraph's; all readable below dark text.
     const BLUES: [&str; 6] = ["#ffffff", "#eef4fb", "#dde9f6", "#cbdef1", "#b9d3ec", "#a8c8e6"];

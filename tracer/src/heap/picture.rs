@@ -15,7 +15,7 @@ const WIDEST: usize = 32;
 /// A picture.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Picture {
-    /// What it shows, as one line.
+    /// The subject, as one line.
     pub title: String,
     pub boxes: Vec<PictureBox>,
     pub arrows: Vec<PictureArrow>,
@@ -24,7 +24,7 @@ pub(crate) struct Picture {
 /// A box.
 #[derive(Debug, PartialEq)]
 pub(crate) struct PictureBox {
-    /// Up to three lines: the type, what it is, and the line of its code.
+    /// Up to three lines: the type, the object, and the line of its code.
     pub lines: Vec<String>,
     /// What stands out, and how.
     pub role: Role,
@@ -65,7 +65,7 @@ impl Picture {
         };
         let first = chain.first().copied().unwrap_or(node);
         let root = if_known(heap.root_name(first)).to_owned();
-        // `module train` holds the module of this name, which needs no box of its own.
+        // `module train` holds the module of this name: no box of its own.
         let is_its_own = heap.title(first) == root;
         let omitted = if chain.len() > MOST { chain.len() - 2 * ENDS } else { 0 };
         if !is_its_own {
@@ -164,7 +164,7 @@ fn depths(boxes: usize, arrows: &[PictureArrow]) -> Vec<usize> {
     depths.into_iter().map(|depth| if depth == usize::MAX { 0 } else { depth }).collect()
 }
 
-/// The type of an object, what it is, and the line of its code.
+/// The type of an object, its title, and the line of its code.
 fn lines(heap: &Heap, node: NodeIndex) -> Vec<String> {
     let title = heap.title(node);
     let (title, line) = match title.rsplit_once(" (") {

@@ -30,7 +30,7 @@ use std::time::Duration;
 /// many times the duration of that has passed.
 const UPDATE_SHARE: u32 = 10;
 
-/// Finds the moment at which the heap of a command is taken.
+/// Finds the time to take the heap of a command.
 trait HeapWatch {
     /// Readable when [`HeapWatch::poll`] is to be called.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
@@ -102,7 +102,7 @@ fn options(config: &TakeHeapArgs) -> HeapOptions {
     HeapOptions { interpreter: config.interpreter, ..HeapOptions::default() }
 }
 
-/// What is going to happen to the program.
+/// Announces the stop of the program.
 ///
 /// # Errors
 /// It would be stopped for too long.
@@ -143,7 +143,7 @@ fn write(config: &TakeHeapArgs, graph: &HeapGraph, notes: &[String]) -> anyhow::
     let content = |out: &mut dyn io::Write| graph.write(out);
     let invoker = Invoker::detect();
     let file = if config.pid.is_none() && !config.force {
-        // The command has run: what is there is no reason to lose its heap.
+        // The command has run: an existing file is no reason to lose its heap.
         write_beside(&config.output, &invoker, is_heap, &content)?
     } else {
         write_export(&config.output, &invoker, &[], config.force, &content)?;
@@ -168,7 +168,7 @@ fn take_of_command(
         let descriptors = descriptors.chain(watch.descriptors());
         wait::readable(descriptors, watch.timeout()).context("cannot wait for the command")?;
         let ended = supervisor.try_wait()?;
-        // Also after its end, before which it may have reported.
+        // Also after its end: it may have reported before.
         match watch.poll(pid.filter(|_| ended.is_none())) {
             Ok(None) => {}
             Ok(Some((graph, notes))) => break (write(config, &graph, &notes), ended),

@@ -41,7 +41,7 @@ pub(super) fn answer(report: &HeapReport, style: Style) -> String {
     document::blocks_text(&blocks, style)
 }
 
-/// Whose heap it is, when and how it was taken, and how large it is.
+/// The process of the heap, when and how it was taken, and its size.
 fn heap(facts: &HeapFacts) -> String {
     let header = &facts.header;
     let command = match header.command.as_slice() {
@@ -89,7 +89,7 @@ fn doubts(facts: &HeapFacts) -> Vec<String> {
 }
 
 fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Block> {
-    // Which type it is says more than the generations, and these more than what is untracked.
+    // The type matters more than the generations, and these more than untracked objects.
     let mut tables = [(true, true), (false, true), (false, false)]
         .map(|(generations, untracked)| types(show, generations, untracked).strong())
         .into_iter();

@@ -1,9 +1,9 @@
 //! `gctrace report --perfetto`: a timeline, opened at ui.perfetto.dev.
 //!
-//! Owns the server on this machine whose page hands the timeline to Perfetto's, within the browser:
+//! Owns the server on this machine: its page hands the timeline to Perfetto's page, within the browser:
 //! <https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui>. It answers processes of this user and of root
-//! only, as other users see its address among the arguments of what opens the browser; the secret in it keeps other
-//! pages of that browser out. It ends when the timeline was fetched, or after a minute.
+//! only: other users see its address among the arguments of the program that opens the browser. The secret in it keeps
+//! other pages of that browser out. It ends when the timeline was fetched, or after a minute.
 
 use crate::args::{ExportArgs, ExportFormat, ReportArgs};
 use crate::{export, platform, print};
@@ -31,7 +31,7 @@ const TURN: Duration = Duration::from_millis(20);
 /// Writes the timeline, and shows it where there is a browser. Returns the exit code of the export.
 ///
 /// # Errors
-/// Those of the export; the server cannot be started.
+/// As of the export; the server cannot be started.
 pub(super) fn run(config: &ReportArgs) -> anyhow::Result<u8> {
     let path = super::output(config, "pftrace");
     let code = export::run(&ExportArgs {
@@ -63,7 +63,7 @@ fn show(path: &Path) -> anyhow::Result<bool> {
     Ok(taken)
 }
 
-/// What is served, and where.
+/// The contents to serve, and the address.
 struct ServedTimeline {
     address: SocketAddr,
     /// Other pages in the browser do not know it.

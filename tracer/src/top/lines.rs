@@ -56,7 +56,7 @@ impl LineOutput {
         Self { on_terminal, lines: 0, busiest: None }
     }
 
-    /// The process for which the next snapshot needs details.
+    /// The process that needs details in the next snapshot.
     pub(super) fn busiest(&self) -> Option<u32> {
         self.busiest
     }
@@ -237,7 +237,7 @@ mod tests {
         snapshot
     }
 
-    /// The lines, with the time of day (which depends on the time zone) replaced.
+    /// The lines, with the time of day (dependent on the time zone) replaced.
     fn shown(snapshots: &[Snapshot]) -> String {
         let mut lines = LineOutput::new(false);
         let texts = snapshots.iter().map(|snapshot| lines.text(snapshot));
@@ -313,7 +313,7 @@ mod tests {
         let mut snapshot = Snapshot { long_pauses: vec![long(1), long(5)], ..Snapshot::default() };
         assert_eq!(starts(&json.text(&snapshot).expect("text")), [1, 5]);
         assert_eq!(starts(&json.text(&snapshot).expect("text")), [0; 0]);
-        // One that was read late, with an earlier start.
+        // A pause that was read late, with an earlier start.
         snapshot.long_pauses = vec![long(5), long(4)];
         assert_eq!(starts(&json.text(&snapshot).expect("text")), [4]);
     }

@@ -56,7 +56,7 @@ impl LiveHandle {
         self.live().snapshot(&request)
     }
 
-    /// Queues a request of the user for the recording thread, which polls for them.
+    /// Queues a request of the user for the recording thread; that thread polls for them.
     pub(crate) fn submit(&self, submit: UserCommand) {
         locked(&self.requests).push(submit);
     }

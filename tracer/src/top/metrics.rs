@@ -1,7 +1,7 @@
 //! `--listen`: Prometheus metrics of the live view, over HTTP.
 //!
-//! Owns the server thread, which lives as long as the recording. `metrics/http.rs` handles
-//! connections; `metrics/page.rs` and the files beside it produce the page.
+//! Owns the server thread; it lives as long as the recording. `metrics/http.rs` handles connections; `metrics/page.rs`
+//! and the files beside it produce the page.
 
 mod access;
 mod collect;

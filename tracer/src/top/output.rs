@@ -57,7 +57,7 @@ pub(super) struct CommandOutput {
     temporary: Option<Temporary>,
 }
 
-/// What is needed to name or remove a temporary file.
+/// The facts needed to name or remove a temporary file.
 #[derive(Debug)]
 struct Temporary {
     written: File,

@@ -23,7 +23,7 @@ pub(super) struct ResourceSampler {
     next: Instant,
     /// Where the agents of recorded processes report; `None`: there is none.
     agents: HashMap<u32, Option<AgentFolder>>,
-    /// Whose processes are asked for them.
+    /// The user with the processes to ask for them.
     user: u32,
     /// Whether the warning about unreadable losses was printed.
     has_complained: bool,

@@ -42,7 +42,7 @@ const PATIENCE_MS: u16 = 1500;
 pub(crate) struct ViewConfig {
     /// Time between two snapshots: 0.1 to 60 s, in steps of 0.1 s.
     pub interval: Duration,
-    /// Number of intervals after which the view ends.
+    /// Number of intervals until the view ends.
     pub iterations: Option<u64>,
     /// File that the command writes to; `None` if gctrace created none.
     pub output: Option<CommandFile>,

@@ -26,7 +26,7 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
     let compared = tuner.config.settings.clone();
     let search = tuner.search(AutoOptions { compared, ..AutoOptions::default() });
     let mut progress = TuneProgress::new(tuner);
-    // Decisions are those of a search: there is none.
+    // Decisions belong to a search: there is none.
     let searched = auto::search(&search, &tuner.invoker, Verbosity::Quiet, |processes, _| {
         let found = Found::of(processes);
         let by_now = found.as_ref().map(|found| report(tuner, found));
@@ -101,7 +101,7 @@ fn notes(found: &Found<'_>) -> Vec<String> {
     lines
 }
 
-/// The process that compared the settings, and what it found.
+/// The process that compared the settings, and its results.
 struct Found<'a> {
     process: &'a AppliedProcess,
     search: &'a AutoReport,

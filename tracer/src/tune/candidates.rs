@@ -23,7 +23,7 @@ pub(super) struct ProgramRun {
     /// CPU time of collections, in ns: of all processes, and of forked ones.
     pub(super) collecting_ns: u64,
     pub(super) forked_ns: u64,
-    /// Time of all collections, and of those that the program asked for, in ns.
+    /// Time of all collections, and of collections that the program asked for, in ns.
     pub(super) pause_ns: u64,
     pub(super) asked_ns: u64,
     /// The line that asked for most of these.
@@ -87,8 +87,8 @@ pub(super) fn all_sums(process: &AppliedProcess) -> impl Iterator<Item = &Collec
     always.into_iter().chain(others).chain(&process.later)
 }
 
-/// The settings to try, the most likely first, at points that exist in the program: what is frozen is there at a
-/// step, or a fork.
+/// The settings to try, the most likely first, at points that exist in the program: the objects to freeze are there at
+/// a step, or a fork.
 pub(super) fn candidates(run: &ProgramRun) -> Vec<GcSetting> {
     const OFF: &str = "disable@start";
     const RARE: &str = "threshold=50000,10,10";

@@ -43,7 +43,7 @@ fn blocks(report: &TuneReport) -> Vec<Block> {
     blocks
 }
 
-/// What was measured, and what it can show.
+/// The measurements, and the conclusions they allow.
 fn basis(report: &TuneReport) -> String {
     let pairs = report.settings.iter().map(|setting| setting.pairs).min().unwrap_or(0);
     let mut text = match report.block_steps {

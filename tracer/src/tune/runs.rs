@@ -81,8 +81,8 @@ pub(super) fn compare_named(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Seeks the best setting of a program: those that may help it, until one is better beyond noise, or the budget is
-/// spent. `first`: a run with the program's own settings, if there was one.
+/// Seeks the best setting of a program among settings that may help it, until one is better beyond noise, or the budget
+/// is spent. `first`: a run with the program's own settings, if there was one.
 pub(super) fn seek(tuner: &Tuner<'_>, first: Option<TunedRun>) -> anyhow::Result<u8> {
     let mut seen = ComparedRuns::new(vec![GcSetting::default()], false);
     match first {
@@ -394,8 +394,8 @@ fn stepping(processes: &[AppliedProcess]) -> Vec<AppliedProcess> {
     by_rank.into_values().cloned().collect()
 }
 
-/// The means of the steps of a job: as long as those of its slowest rank, for which the others wait; the rest
-/// is the ranks' mean.
+/// The means of the steps of a job: as long as the steps of its slowest rank, since the others wait for it; the rest is
+/// the ranks' mean.
 fn stepwise(ranks: &[AppliedProcess], peak_rss_bytes: Option<u64>) -> Option<Measured> {
     let settled = |rank: &AppliedProcess| {
         rank.settled.clone().filter(|settled: &SettledSteps| settled.steps >= WARM_UP)
@@ -419,7 +419,7 @@ fn stepwise(ranks: &[AppliedProcess], peak_rss_bytes: Option<u64>) -> Option<Mea
     })
 }
 
-/// CPU time of the commands that have ended, and of what they waited for.
+/// CPU time of the commands that have ended, and of the processes they waited for.
 fn children_cpu() -> anyhow::Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let time = |value: nix::sys::time::TimeVal| {
@@ -436,7 +436,7 @@ fn peak_rss(processes: &[AppliedProcess]) -> Option<u64> {
     (sum > 0).then_some(sum)
 }
 
-/// CPU time is that of all processes, but for gctrace's own code in them: it works most where collections are many.
+/// CPU time of all processes, except for gctrace's own code in them: it works most where collections are many.
 fn whole(processes: &[AppliedProcess], wall: Duration, cpu: Duration) -> Measured {
     let sums: Vec<&CollectionSums> = processes.iter().flat_map(all_sums).collect();
     let of = |part: fn(&CollectionSums) -> u64| -> Option<f64> {

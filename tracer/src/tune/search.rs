@@ -11,7 +11,7 @@ use gctrace_settings::{AppliedProcess, AutoDecision, AutoOptions};
 
 /// Fewer steps than this prove nothing within one run.
 const FROM_STEP: u64 = 2_000;
-/// Whole runs of which some more are needed.
+/// A run without steps for the budget divided by this is measured by time: whole runs would be too few.
 const RUNS: u32 = 4;
 
 /// What became of the first run.

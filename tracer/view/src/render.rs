@@ -1,7 +1,6 @@
 //! Reports and comparisons as documents.
 //!
-//! A file per feature, named as in `gctrace_analysis`: which of its figures are shown, in which order, in text and on a
-//! page.
+//! A file per feature, named as in `gctrace_analysis`: its figures to show, in order, in text and on a page.
 //!
 //! Owns the layout of a report, and the sentences of the text form alone; its content and all other
 //! sentences come from `gctrace_analysis`. Neither reads files nor decides where output goes.

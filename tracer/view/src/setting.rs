@@ -10,7 +10,7 @@ pub fn of_advice(advice: &Advice, report: &Report) -> Option<GcSetting> {
     (setting.is_from_start() || has_marks(report)).then_some(setting)
 }
 
-/// Whether something in the program marks its steps: those of a period of launches are inferred afterwards.
+/// Whether something in the program marks its steps: steps of a period of launches are inferred afterwards.
 fn has_marks(report: &Report) -> bool {
     let steps = report.steps.as_ref();
     steps.is_some_and(|steps| {

@@ -1,7 +1,7 @@
 //! The packets of a trace for Perfetto: tracks, and intervals on them.
 //!
-//! Owns the fields (`protos/perfetto/trace/` in Perfetto's repository), which texts are written once, and
-//! that intervals of one track are within each other or apart: each end closes the interval begun last.
+//! Owns the fields (`protos/perfetto/trace/` in Perfetto's repository), the texts (each is written once), and the
+//! nesting: intervals of one track are within each other or apart, and each end closes the interval begun last.
 
 use super::protobuf::Message;
 use std::collections::{HashMap, HashSet};
@@ -26,7 +26,7 @@ const INSTANT: u64 = 3;
 const SEQUENCE: u64 = 1;
 /// Largest process and thread id of Linux (`PID_MAX_LIMIT`): from then on ids are free.
 const MAX_ID: u32 = 1 << 22;
-/// Rows of one track whose intervals overlap.
+/// Maximum number of rows of one track with overlapping intervals.
 const MOST_ROWS: usize = 16;
 
 /// A track that was written.

@@ -46,7 +46,7 @@ impl Message {
         self.bytes(field, &message.0)
     }
 
-    /// What is written.
+    /// The bytes written so far.
     pub(super) fn encoded(&self) -> &[u8] {
         &self.0
     }

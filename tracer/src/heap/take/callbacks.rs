@@ -57,12 +57,12 @@ pub(super) struct HeapCallbacks<'config> {
 #[derive(Default)]
 struct SeenCollections {
     pids: BTreeSet<u32>,
-    /// The process with the most has started an interpreter since it was last read through: what was
-    /// read is of another program.
+    /// The process with the most has started an interpreter since it was last read through: the data read are of
+    /// another program.
     has_started: bool,
     /// The process with the most full collections: their number, its pid and its command.
     most: Option<(u64, u32, String)>,
-    /// Processes in which nothing is counted any more.
+    /// Processes where nothing is counted any more.
     uncounted: BTreeSet<u32>,
 }
 
@@ -164,8 +164,8 @@ impl<'config> HeapCallbacks<'config> {
         None
     }
 
-    /// Reads the process with the most full collections through, unless that was not long ago: what is
-    /// known when it waits need not be found then.
+    /// Reads the process with the most full collections through, unless that was recent: parts known in advance need
+    /// not be found while it waits.
     fn read_ahead(&mut self) {
         let Some((_, pid, _)) = &self.seen.most else {
             return;

@@ -16,7 +16,7 @@ const WATCH_MS: u16 = 1;
 /// How long a process may run before the reason why its heap cannot be taken is reported.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A command whose full collections are counted.
+/// A command with counted full collections.
 pub(super) struct PollingWatch<'config> {
     config: &'config TakeHeapArgs,
     at_full: u64,
@@ -44,7 +44,7 @@ impl<'config> PollingWatch<'config> {
         }
     }
 
-    /// Looks for an interpreter, which a process has some time after its start.
+    /// Looks for an interpreter; a process has one some time after its start.
     fn search(&mut self, pid: u32) -> Result<(), HeapError> {
         match RunningHeap::open(pid, options(self.config)) {
             Ok(heap) => {

@@ -13,8 +13,7 @@ pub(super) fn is_local(host: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
 }
 
-/// A command line without arguments, which may contain secrets: the program, and for Python the
-/// script or module.
+/// A command line without arguments (they may contain secrets): the program, and for Python the script or module.
 pub(super) fn without_arguments(line: &str) -> String {
     let (program, rest) = line.split_once(' ').map_or((line, None), |(a, b)| (a, Some(b)));
     let mut words = rest.into_iter().flat_map(|rest| rest.split(' '));

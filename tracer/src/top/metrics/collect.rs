@@ -19,11 +19,11 @@ pub(super) struct MetricsFigures {
     pub(super) left_out: u64,
 }
 
-/// What has figures: its labels, whether it still runs, and itself.
+/// A subject with figures: its labels, whether it still runs, and itself.
 pub(super) type Subject<'a, S> = (Vec<Label<'static>>, bool, &'a S);
 
-/// Keeps the latest process for each pid, and at most [`PROCESSES`] of them: those with the most
-/// time in pauses. Returns the number left out.
+/// Keeps the latest process for each pid, and at most [`PROCESSES`] of them, with the most time in pauses. Returns the
+/// number left out.
 fn choose(processes: &mut Vec<ProcessFigures>) -> u64 {
     let mut seen = HashSet::new();
     processes.reverse();
@@ -45,7 +45,7 @@ impl MetricsFigures {
         Self { snapshot, left_out }
     }
 
-    /// Each process, also those that ended and are still in the snapshot.
+    /// Each process, also ended ones still in the snapshot.
     pub(super) fn processes(&self) -> Vec<Subject<'_, ProcessFigures>> {
         let processes = self.snapshot.processes.iter();
         processes
@@ -53,7 +53,7 @@ impl MetricsFigures {
             .collect()
     }
 
-    /// Those of each process.
+    /// The collections of each process.
     pub(super) fn process_collections(&self) -> Vec<Subject<'_, CollectionCounts>> {
         let processes = self.processes().into_iter();
         processes.map(|(labels, runs, process)| (labels, runs, &process.collections)).collect()

@@ -14,11 +14,11 @@ use std::sync::LazyLock;
 
 /// A family. Its OpenMetrics name is `name` followed by the unit.
 pub(super) struct MetricFamily {
-    /// Name without the unit and without `_total`, which the encoder adds.
+    /// Name without the unit and without `_total`; the encoder adds them.
     pub(super) name: String,
     /// Unit, if any; it ends the name.
     pub(super) unit: Option<&'static str>,
-    /// OpenMetrics type, which determines the suffixes of the samples.
+    /// OpenMetrics type: determines the suffixes of the samples.
     pub(super) kind: MetricType,
     /// Help text: one sentence without quotation marks or backslashes.
     pub(super) help: String,
@@ -64,8 +64,8 @@ fn only<S>(subject: &S) -> Vec<Subject<'_, S>> {
     vec![(Vec::new(), true, subject)]
 }
 
-/// Adds the families of a table: start of their names, whose figures they are, what is added to a help
-/// that ends in that, and where the subjects of the table are on a page.
+/// Adds the families of a table: start of their names, the owner of the figures, the addition to a help that ends in
+/// the owner, and the place of the table's subjects on a page.
 fn add<S>(
     families: &mut Vec<MetricFamily>,
     [prefix, of, also]: [&str; 3],

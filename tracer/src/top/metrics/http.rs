@@ -1,9 +1,8 @@
 //! HTTP connections, one request each, all on one thread.
 //!
-//! Owns the limits that keep slow, silent or abusive clients from costing more than a connection.
-//! httparse, which hyper also uses, parses the head of a request; bodies are not read. Small servers
-//! lack the limits: tiny_http 0.12 starts a thread for each connection, without a timeout (its issue
-//! 221, open since 2022).
+//! Owns the limits that keep slow, silent or abusive clients from costing more than a connection. httparse (hyper uses
+//! it, too) parses the head of a request; bodies are not read. Small servers lack the limits: tiny_http 0.12 starts a
+//! thread for each connection, without a timeout (its issue 221, open since 2022).
 
 use crate::top::metrics::access;
 use crate::top::metrics::page::MetricsPages;
@@ -36,7 +35,7 @@ const HEAD_BYTES: usize = 16 * 1024;
 /// Maximum number of headers.
 const HEADERS: usize = 100;
 
-/// Delay after a failed `accept`, which mostly means too few descriptors.
+/// Delay after a failed `accept`: mostly there are too few descriptors.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -108,7 +107,7 @@ fn wait(listener: &TcpListener, stop: &EventFd, connections: &VecDeque<HttpConne
     }
 }
 
-/// A connection, which reads one request and sends the response.
+/// A connection: reads one request and sends the response.
 struct HttpConnection {
     stream: TcpStream,
     accepted: Instant,
@@ -136,7 +135,7 @@ impl HttpConnection {
         self.accepted + if self.response.is_none() { HEAD } else { CONNECTION }
     }
 
-    /// Reads and writes what is possible without waiting. Returns whether anything is left to do.
+    /// Reads and writes as far as possible without waiting. Returns whether anything is left to do.
     fn advance(&mut self, site: &mut MetricsSite) -> bool {
         match self.exchange(site) {
             Ok(()) => false,
@@ -231,8 +230,8 @@ fn answer(request: &Request<'_, '_>, site: &mut MetricsSite) -> Answer {
     }
 }
 
-/// The metrics page. A panic while it is made is a bug of gctrace, whose message has been printed:
-/// this request fails, and later ones are served.
+/// The metrics page. A panic while it is made is a bug of gctrace, with its message already printed: this request
+/// fails, and later ones are served.
 fn metrics(make: impl FnOnce() -> Result<Arc<[u8]>, std::fmt::Error>) -> Answer {
     // The cache and the figures are replaced as a whole, so that none is left half-made.
     match std::panic::catch_unwind(AssertUnwindSafe(make)) {

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 /// Maximum characters of a label value that a recorded program controls.
 const LONGEST: usize = 200;
 
-/// Labels of a process: its pid on the host and its rank, if any. A reused pid looks like a counter
-/// reset, which Prometheus handles.
+/// Labels of a process: its pid on the host and its rank, if any. A reused pid looks like a counter reset; Prometheus
+/// handles that.
 pub(super) fn process(process: &ProcessFigures) -> Vec<Label<'static>> {
     let mut labels = vec![number("pid", process.pid)];
     labels.extend(process.rank.map(|rank| number("rank", rank)));

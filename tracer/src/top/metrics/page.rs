@@ -149,12 +149,12 @@ impl EncodeGaugeValue for Encoded<'_> {
 /// A GPU of a process: pid, start of its recording (as pids are reused), device.
 type GpuBusyKey = (u32, u64, u32);
 
-/// The largest values so far of the processes in the last snapshot: keeps GPU counters from decreasing.
+/// The largest values so far of the processes in the last snapshot: keeps GPU counters from decreasing during the life
+/// of a process.
 ///
-/// Keeps GPU counters from decreasing during the life of a process.
-/// GPU times arrive late: an interval first counted as idle may turn out to have been busy, which
-/// makes the counter slightly smaller. Prometheus would take that for a counter reset and add the
-/// whole value again. Collections are counted only when they have ended, and never revised.
+/// GPU times arrive late: an interval first counted as idle may turn out to have been busy, and the counter becomes
+/// slightly smaller. Prometheus would take that for a counter reset and add the whole value again. Collections are
+/// counted only when they have ended, and never revised.
 #[derive(Debug, Default)]
 pub(super) struct MonotonicMaxima {
     gpus: HashMap<GpuBusyKey, GpuBusy>,

@@ -1,4 +1,4 @@
-//! Columns of the process table: titles, widths, cells, and which of them fit.
+//! Columns of the process table: titles, widths, cells, and their fit.
 
 use super::{text, theme};
 use crate::text::OrDash as _;
@@ -107,7 +107,7 @@ columns! {
         running_pause_ns }
 }
 
-/// Columns in the order in which they get room; all of these fit a screen of 80 columns.
+/// Columns in the order of getting room; all of these fit a screen of 80 columns.
 const BASE: [Column; 9] = [
     Column::Pid,
     Column::Rate,
@@ -120,7 +120,7 @@ const BASE: [Column; 9] = [
     Column::History,
 ];
 
-/// Additional columns on wider screens, in the order in which they get room.
+/// Additional columns on wider screens, in the order of getting room.
 const EXTRA: [Column; 10] = [
     Column::Heap,
     Column::Busy,
@@ -139,7 +139,7 @@ const COMMAND: u16 = 11;
 const COMMAND_WIDE: (u16, u16) = (100, 16);
 /// Width of the history: at most six seconds per cell.
 const HISTORY: u16 = 10;
-/// Screen widths from which the history is wider, and its width there.
+/// Screen widths with a wider history, and its width there.
 const WIDE: [(u16, u16); 2] = [(180, 30), (150, 20)];
 
 /// Where a column was drawn, for the mouse.
@@ -260,7 +260,7 @@ fn scrolled(from: usize, snapshot: &Snapshot) -> Vec<Column> {
     fixed.into_iter().chain(shown).collect()
 }
 
-/// The columns that do not scroll, and those that do.
+/// The fixed columns, and the scrolling ones.
 fn scrolling(snapshot: &Snapshot) -> (Vec<Column>, Vec<Column>) {
     let needed = all().filter(|column| column.is_needed(snapshot));
     needed.partition(|column| matches!(column, Column::Rank | Column::Pid))
@@ -335,8 +335,7 @@ fn heap(process: &ProcessFigures) -> Option<String> {
     Some(format!("{at_least}{}", text::brief_count(heap.count)))
 }
 
-/// Percentage of the window in which any GPU operation of the process ran, or else NVML's
-/// utilization.
+/// Percentage of the window with a running GPU operation of the process, or else NVML's utilization.
 fn busy(process: &ProcessFigures, snapshot: &Snapshot) -> Option<String> {
     if let Some(ppm) = process.window_ppm(|exact| exact.busy_ns) {
         return Some(((ppm + 5_000) / 10_000).to_string());

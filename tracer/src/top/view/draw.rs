@@ -119,8 +119,8 @@ fn draw_lower(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect) -> usize {
     }
 }
 
-/// Splits at most `height` lines off the top of an area. Not by a `Layout`, whose solver takes far
-/// longer than the rest of a frame.
+/// Splits at most `height` lines off the top of an area. Not by a `Layout`: its solver takes far longer than the rest
+/// of a frame.
 fn top(area: Rect, height: u16) -> (Rect, Rect) {
     let upper = Rect { height: height.min(area.height), ..area };
     let lower = Rect { y: upper.bottom(), height: area.height - upper.height, ..area };

@@ -29,7 +29,7 @@ impl FileTail {
         Self { output, seen: None, lines: Vec::new(), problem: None }
     }
 
-    /// Path of the file whose end is shown; `None`: a temporary file.
+    /// Path of the shown file; `None`: a temporary file.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.output.path.as_deref()
     }

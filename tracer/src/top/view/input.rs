@@ -5,9 +5,9 @@
 //! in SGR coordinates (xterm mode 1006). Other sequences are skipped as a whole.
 //!
 //! By hand, as crossterm fails, tried on a pty: `ESC` and `[A` in two reads are Esc, `[`, `A`; after
-//! `ESC [` or `ESC O M` its reader blocks; it never returns after a hangup; it panics (or wraps) on
-//! `ESC [ < 0 ; 0 ; 5 M`. Of others, terminput 0.5 overflows there too, termina 0.4 keeps all input
-//! after `ESC ]`, vte lacks the Esc key and SS3, and termwiz 0.23 comes with 100 packages.
+//! `ESC [` or `ESC O M` its reader blocks; it never returns after a hangup; it panics (or wraps) on `ESC [ < 0; 0; 5
+//! M`. Other crates: terminput 0.5 overflows there too, termina 0.4 keeps all input after `ESC ]`, vte lacks the Esc
+//! key and SS3, and termwiz 0.23 comes with 100 packages.
 
 use ratatui::crossterm::event::{
     Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
@@ -160,7 +160,7 @@ fn control_sequence(rest: &[u8]) -> ParsedInput {
     let (parameters, last) = (&rest[..length], rest[length]);
     let used = length + 3;
     if !(0x40..=0x7e).contains(&last) {
-        // Aborted by another byte, which is parsed again.
+        // Aborted by another byte; that byte is parsed again.
         return ParsedInput::Nothing(used - 1);
     }
     let event = match parameters {

@@ -20,7 +20,7 @@ pub(crate) enum KeyAction {
     Sideways(i32),
     /// Toggle the details of the selected process.
     Expand,
-    /// Close what was opened last.
+    /// Close the last thing opened.
     Back,
     /// Sort by the next column to the left or right.
     SortNext(i32),

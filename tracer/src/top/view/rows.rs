@@ -7,9 +7,9 @@ use std::cmp::Ordering;
 /// The column that rows are sorted by, and the direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SortOrder {
-    /// The column whose values are compared.
+    /// The column to compare by.
     pub(crate) by: Column,
-    /// Whether to reverse the default order, which is descending for figures and ascending for text.
+    /// Whether to reverse the default order: descending for figures and ascending for text.
     pub(crate) reverse: bool,
 }
 

@@ -24,12 +24,11 @@ use std::time::{Duration, Instant};
 
 /// Interval of polling for resizes, notices and the end of the recording.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Timeout after which a lone ESC is the Esc key and not the start of a sequence. ssh may split
-/// sequences.
+/// After this time a lone ESC is the Esc key and not the start of a sequence. ssh may split sequences.
 const ESCAPE: Duration = Duration::from_millis(50);
 /// A wakeup this late means that gctrace was suspended: repaint everything.
 const STOPPED: Duration = Duration::from_secs(2);
-/// Delay after raising SIGTSTP, by which the stop has reached all threads.
+/// Delay after raising SIGTSTP: the stop has reached all threads by then.
 const STOPPING: Duration = Duration::from_millis(50);
 
 /// Whether the view continues.

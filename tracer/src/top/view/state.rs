@@ -32,7 +32,7 @@ pub(crate) enum ViewEffect {
     Suspend,
 }
 
-/// Which pane the space below the table shows.
+/// The pane in the space below the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LowerPane {
     /// Log of long pauses.
@@ -96,7 +96,7 @@ pub(crate) struct Geometry {
 pub(crate) struct ViewState {
     /// Time between two snapshots: 0.1 to 60 s, in steps of 0.1 s.
     pub(crate) interval: Duration,
-    /// Column by which the rows are sorted, and the direction.
+    /// Sort column of the rows, and the direction.
     pub(crate) sort: SortOrder,
     /// Words that a shown process must all match; empty: every process is shown.
     pub(crate) filter: String,
@@ -104,7 +104,7 @@ pub(crate) struct ViewState {
     pub(crate) selected: Option<u32>,
     /// Its row; kept as the selection if the process is gone.
     pub(crate) row: usize,
-    /// Which pane the space below the table shows.
+    /// The pane in the space below the table.
     pub(crate) lower: LowerPane,
     /// The pane with the keyboard focus.
     pub(crate) focus: Focus,
@@ -134,7 +134,7 @@ impl ViewState {
         let place = self.selected.and_then(|pid| self.row_of(pid, snapshot));
         match (self.selected, place) {
             (Some(_), Some(row)) => self.row = row,
-            // The process is gone: select the one that took its row.
+            // The process is gone: select the process now in its row.
             (Some(_), None) => {
                 self.row = self.row.min(self.last_row());
                 self.selected = self.process(snapshot).map(|process| process.pid);
@@ -161,7 +161,7 @@ impl ViewState {
         snapshot.processes.get(*index)
     }
 
-    /// Pid of the process whose details are shown, if any.
+    /// Pid of the process with shown details, if any.
     pub(crate) fn detail(&self, snapshot: &Snapshot) -> Option<u32> {
         if self.lower != LowerPane::Detail {
             return None;
@@ -178,7 +178,7 @@ impl ViewState {
             && self.columns_from == 0
     }
 
-    /// Whether a prompt is open, which takes all keys as text.
+    /// Whether a prompt is open; it takes all keys as text.
     pub(crate) fn is_typing(&self) -> bool {
         matches!(self.overlay, Overlay::Filter(_) | Overlay::Interval(_))
     }

@@ -39,8 +39,8 @@ impl SavedTerminal {
 static TAKEN: Mutex<Option<SavedTerminal>> = Mutex::new(None);
 static HOOK: Once = Once::new();
 
-/// A terminal that is guarded but not taken over yet. Starting the guardian waits for another
-/// process, which must not happen while programs may be stopped.
+/// A terminal that is guarded but not taken over yet. Starting the guardian waits for another process; that must not
+/// happen while programs may be stopped.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     device: Option<TerminalDevice>,

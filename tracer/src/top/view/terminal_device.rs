@@ -1,7 +1,7 @@
 //! The terminal device: size, mode, input and output.
 //!
-//! Reopened in nonblocking mode, so that a stuck terminal does not block gctrace and the descriptors
-//! shared with the shell stay unchanged. Independent of what is written.
+//! Reopened in nonblocking mode, so that a stuck terminal does not block gctrace and the descriptors shared with the
+//! shell stay unchanged. Independent of the contents written.
 
 use crate::print;
 use nix::errno::Errno;
@@ -35,9 +35,8 @@ pub(crate) struct TerminalDevice {
 }
 
 impl TerminalDevice {
-    /// Opens the terminal by its descriptor; if that is not permitted (after `su`), as the
-    /// controlling terminal; if there is none (`su -c`), uses the descriptor itself, which may block
-    /// while the terminal does not read.
+    /// Opens the terminal by its descriptor; if that is not permitted (after `su`), as the controlling terminal; if
+    /// there is none (`su -c`), uses the descriptor itself: it may block while the terminal does not read.
     pub(crate) fn open() -> io::Result<Self> {
         if !print::on_terminal() {
             return Err(Errno::ENOTTY.into());

@@ -1,6 +1,6 @@
 //! Text for screen cells: escapes untrusted names, cuts text by display width, formats figures.
 //!
-//! Independent of what is shown. `units.rs` has the formats of reports.
+//! Independent of the contents shown. `units.rs` has the formats of reports.
 
 use crate::print::clean;
 pub(crate) use crate::text::file_name;
@@ -19,7 +19,7 @@ pub(crate) fn clean(text: &str) -> String {
     text.chars().filter(shown).take(LONGEST).collect()
 }
 
-/// What is left of `whole` columns or lines after `used`; 0 if that is more.
+/// The rest of `whole` columns or lines after `used`; 0 if `used` is more.
 pub(crate) fn rest(whole: usize, used: usize) -> usize {
     whole.saturating_sub(used)
 }
@@ -83,7 +83,7 @@ pub(crate) fn memory(bytes: u64) -> String {
     }
 }
 
-/// The value in the first unit in which it has at most three digits, or else in the last.
+/// The value in the first unit that gives it at most three digits, or else in the last.
 fn scaled<const N: usize>(value: f64, factor: f64, units: [&str; N]) -> (f64, &str) {
     let (mut value, mut chosen) = (value, "");
     for (index, unit) in units.into_iter().enumerate() {

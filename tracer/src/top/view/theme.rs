@@ -12,7 +12,7 @@ pub(crate) const NOTICEABLE_PPM: u64 = 10_000;
 /// Minimum share of time in pauses for a problem, in ppm.
 pub(crate) const HEAVY_PPM: u64 = 50_000;
 
-/// Capabilities of the terminal, to which finished frames are reduced.
+/// Capabilities of the terminal; finished frames are reduced to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Theme {
     /// Whether it shows the eight colors of ECMA-48.
@@ -51,7 +51,7 @@ pub(crate) fn reversed() -> Style {
     Style::new().add_modifier(Modifier::REVERSED)
 }
 
-/// Style of the time in which a GPU is busy.
+/// Style of a GPU's busy time.
 pub(crate) fn gpu() -> Style {
     Style::new().fg(Color::Green)
 }

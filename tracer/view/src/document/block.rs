@@ -73,7 +73,7 @@ pub enum Block {
     Gap,
     /// In smaller letters, on pages.
     Note(String),
-    /// Code or a command to copy, which is not broken.
+    /// Code or a command to copy; it is not broken.
     Code(String),
     /// A heading within the section.
     Heading(String),
@@ -81,15 +81,15 @@ pub enum Block {
     Table(Table),
     /// A change to make.
     Advice(AdviceBlock),
-    /// A command, with what it is for before it.
+    /// A command, with its purpose before it.
     Command(String, String),
-    /// What a page folds at first, its summary first.
+    /// Parts that a page folds at first, their summary first.
     More(String, Vec<Block>),
     /// Figures in large letters, on pages only.
     Cards(Vec<Card>),
     /// A whole in parts, its name first, on pages only.
     Bar(String, Vec<BarPart>),
-    /// What the script of a page draws of a run: its kind, and the place of the run in the data.
+    /// A drawing of a run by the page's script: its kind, and the place of the run in the data.
     Drawing(&'static str, usize),
 }
 
@@ -169,7 +169,7 @@ pub fn plain(text: impl ToString) -> Block {
     hanging(text, "", "")
 }
 
-/// A paragraph whose first line starts with `first`, and the others with `indent`.
+/// A paragraph: its first line starts with `first`, the others with `indent`.
 pub fn hanging(text: impl ToString, first: impl Into<String>, indent: &'static str) -> Block {
     let (text, first) = (text.to_string(), first.into());
     Paragraph { text, first, indent, ..Paragraph::default() }.into()
@@ -193,7 +193,7 @@ pub struct AdviceBlock {
     pub saves: String,
     /// The change, as code.
     pub code: String,
-    /// What it may break.
+    /// The possible damage.
     pub risk: String,
 }
 
@@ -202,19 +202,19 @@ pub struct AdviceBlock {
 pub struct Card {
     /// With its unit.
     pub figure: String,
-    /// What it is of.
+    /// The name of the figure.
     pub name: &'static str,
 }
 
 /// A part of a bar.
 #[derive(Clone, Debug)]
 pub struct BarPart {
-    /// What it is of.
+    /// The name of the part.
     pub name: String,
     /// Its share as the report states it.
     pub share: String,
     /// Its width, in percent.
     pub width: String,
-    /// Which of the page's colors, from 0.
+    /// The number of one of the page's colors, from 0.
     pub color: usize,
 }

@@ -14,7 +14,7 @@ pub fn markdown(sections: &[Section]) -> String {
     text
 }
 
-/// Text in which nothing is markup: names come from programs.
+/// Text without markup: names come from programs.
 pub fn escaped(text: &str) -> String {
     let mut plain = String::new();
     for character in text.chars() {

@@ -32,9 +32,9 @@ pub struct Column {
 /// A cell of a table.
 #[derive(Clone, Default)]
 pub struct Cell {
-    /// What it shows.
+    /// The text to show.
     pub text: String,
-    /// What it shows in a line of so many characters, if that is not `text`.
+    /// The text to show in a line of so many characters, if that is not `text`.
     pub fitted: Option<Rc<dyn Fn(usize) -> String>>,
     /// Below the text; may be empty.
     pub below: String,
@@ -70,7 +70,7 @@ impl Cell {
         Self { fitted: Some(Rc::new(of_width)), ..Self::default() }
     }
 
-    /// A figure, and what it is sorted by.
+    /// A figure, and its sort value.
     pub fn figure(text: impl Into<String>, value: u64) -> Self {
         Self { text: text.into(), value: (value as f64).to_string(), ..Self::default() }
     }
@@ -164,12 +164,12 @@ impl<R> TableOf<R> {
         self.table
     }
 
-    /// The table, the names of whose columns are bold.
+    /// The table, with bold names of columns.
     pub fn strong(self) -> Table {
         Table { is_strong: true, ..self.table }
     }
 
-    /// The table, whose rows a page sorts.
+    /// The table, with rows that a page sorts.
     pub fn sortable(self) -> Table {
         Table { is_sortable: true, ..self.table }
     }

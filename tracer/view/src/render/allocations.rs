@@ -30,7 +30,7 @@ pub(crate) fn allocations(report: &Report) -> Section {
     Section::new("Allocations", blocks)
 }
 
-/// For in-process recordings, which count every allocation.
+/// For in-process recordings: they count every allocation.
 fn counted(allocations: &AllocationsReport) -> String {
     let seen = short_count(allocations.allocations_seen);
     let rate = allocations.per_cpu_s.map_or(String::new(), |rate| {

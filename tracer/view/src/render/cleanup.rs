@@ -7,7 +7,7 @@ use gctrace_analysis::words;
 /// Processes in the section at most; the others are in the JSON.
 const SHOWN: usize = 3;
 
-/// The lines that clean up, those that take the most time first.
+/// The lines that clean up, the slowest first.
 pub(crate) fn section(report: &Report) -> Section {
     let known =
         report.processes.iter().filter_map(|process| Some((process, process.cleanup.as_ref()?)));
@@ -18,7 +18,7 @@ pub(crate) fn section(report: &Report) -> Section {
     Section::of_sentences("What explicit cleanup is worth", sentences)
 }
 
-/// The line whose removal saves the most; `None` if none is worth a word.
+/// The line with the largest saving if removed; `None` if none is worth a word.
 pub(super) fn in_short(report: &Report) -> Option<String> {
     let short = |process: &ProcessReport| {
         words::cleanup::cleanup_in_short(process.cleanup.as_ref()?, process.observed_ns)

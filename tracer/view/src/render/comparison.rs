@@ -15,7 +15,7 @@ use gctrace_analysis::figure::{Nature, Unit};
 const CHANGES_SHOWN: usize = 8;
 /// Lines of the program shown.
 const LINES_SHOWN: usize = 4;
-/// Lines whose collections changed by less than this share of all of them are not shown.
+/// Lines with a change of collections below this share of all of them are not shown.
 const LINE_RATIO: f64 = 0.02;
 /// Causes of idle time that changed by less than this share of the devices' time are not shown.
 const IDLE_RATIO: f64 = 0.005;
@@ -125,8 +125,7 @@ pub(super) fn figures(comparison: &Comparison) -> Vec<Block> {
     vec![table.into(), paragraph(runs)]
 }
 
-/// The change in percent, of shares in points. `None` without one, and for growth, which may be
-/// around 0.
+/// The change in percent, of shares in points. `None` without one, and for growth: it may be around 0.
 fn shown_change(figure: &FigureComparison) -> Option<(Interval, &'static str)> {
     match figure.figure.declared() {
         (_, Unit::Ratio, _) => Some((figure.difference?, " pp")),

@@ -1,4 +1,4 @@
-//! The sections on samples of what threads execute, and on what they wait for (`--sample`).
+//! The sections on samples of running threads, and on their waits (`--sample`).
 
 use super::idle::{FIRST_CAUSE, IDLE, REST, WORK, parts};
 use crate::document::{Block, Section, Table, paragraph};

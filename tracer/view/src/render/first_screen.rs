@@ -192,7 +192,7 @@ fn sparkline(phase: &PhaseReport) -> String {
     phase.over_time_ns.iter().map(bar).collect()
 }
 
-/// The changes with what they save, in the order to try them, and how many of the report's advice that is.
+/// The changes with their savings, in the order to try them, and the number of the report's advice shown.
 fn advice(report: &Report, style: Style) -> (Vec<Block>, usize) {
     let changes = report.advice.iter().enumerate().filter(|(_, advice)| is_change(advice));
     let (mut all, mut shown) = (Vec::new(), 0);
@@ -211,7 +211,7 @@ fn advice(report: &Report, style: Style) -> (Vec<Block>, usize) {
     (all, shown)
 }
 
-/// A change, what it saves at the end of its line if there is room, and what it saved elsewhere.
+/// A change: its saving at the end of its line if there is room, and the saving measured elsewhere.
 fn change(index: usize, advice: &Advice, report: &Report) -> Vec<Block> {
     const BEHIND: &str = "     ";
     let action = Paragraph {
@@ -244,7 +244,7 @@ pub(super) fn verdict(report: &Report) -> Block {
     tone.of(&report.verdict.sentence)
 }
 
-/// In place of changes, with what is resident.
+/// In place of changes, with the resident memory.
 pub(super) fn nothing(report: &Report) -> String {
     match words::memory::resident_in_short(report) {
         Some(resident) => format!("Nothing to change in the collector. {resident}"),
@@ -284,7 +284,7 @@ fn sees_no_waits(report: &Report) -> bool {
     report.cpu.is_empty() && report.gpu.is_none() && report.traces.iter().all(in_process)
 }
 
-/// What the figures rest on: overhead, and what is missing.
+/// The basis of the figures: overhead, and missing data.
 fn trust(report: &Report) -> String {
     let overhead = overhead::slowed(&report.overhead);
     let overhead = overhead.unwrap_or_else(|| "The overhead of recording is unknown".to_owned());

@@ -54,8 +54,7 @@ fn given_back(process: &ProcessReport) -> Option<String> {
     ))
 }
 
-/// How to learn more, if only kinds were recorded.
-/// Also of a recording with cycles whose budget was too small for any collection.
+/// Also for a recording with cycles if its budget was too small for any collection.
 const SUGGESTION: &str = "Record with --garbage cycles --garbage-budget 100 to see the cycles that make it garbage: all \
                           of each collection, which takes time.";
 
@@ -287,7 +286,7 @@ pub(super) fn in_short(report: &Report, width: usize) -> Option<String> {
     let rates = garbage.kinds.iter().filter_map(of);
     let all: f64 = rates.clone().sum();
     let most = rates.fold(0.0, f64::max);
-    // Of kinds that are about as frequent, one that names a line.
+    // Among about equally frequent kinds, a kind with a line.
     let mut named = garbage.kinds.iter().filter(|kind| kind.file.is_some());
     let kind = named.find(|kind| of(kind).is_some_and(|rate| rate >= most * NEARLY));
     // Else a class of the program or of a library, if it is a good part: lists say nothing.

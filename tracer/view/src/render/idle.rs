@@ -1,4 +1,4 @@
-//! The section on idle time of devices: its causes, and the longest gaps; that of a page has bars.
+//! The section on idle time of devices: its causes, and the longest gaps; on a page it has bars.
 
 use super::gpu_devices::{DEVICES_SHOWN, more, name};
 use super::pauses::{after_start, started_ns};
@@ -271,7 +271,7 @@ fn text(place: &CodePlace) -> String {
     }
 }
 
-/// `train.py:88 in step: cudaStreamSynchronize by aten::item`: of what is cut, the line stays.
+/// `train.py:88 in step: cudaStreamSynchronize by aten::item`: when cut, it keeps the line.
 fn line_first(place: &CodePlace) -> String {
     match around(place) {
         Some(around) if call(place).is_empty() => around,
@@ -347,7 +347,7 @@ fn one_gap(number: usize, gap: &IdleGap, started_ns: u64) -> [Block; 3] {
 /// Colors of what a device does, or a thread; the first of a cause of idle time follows.
 pub(super) const WORK: usize = 0;
 pub(super) const IDLE: usize = 3;
-/// Of what is no cause: gray.
+/// Color of the rest, without a cause: gray.
 pub(super) const REST: usize = 16;
 
 /// Why the GPU was idle that idled the longest, and what the others did.

@@ -13,7 +13,7 @@ use serde::Serialize;
 const SHOWN: usize = 40;
 /// Processes shown: ranks of a job are much alike.
 const PROCESSES_SHOWN: usize = 4;
-/// Characters of a line that are reserved for what is beside the path, and of the path at least.
+/// Characters of a line reserved for the columns beside the path, and at least for the path.
 const BESIDE_PATH: usize = 58;
 const LEAST_PATH: usize = 22;
 
@@ -74,7 +74,7 @@ fn of_process(layers: &LayersReport) -> Vec<Block> {
             counted(more as u64, "row")
         )));
     }
-    // Of what is compiled they are unknown.
+    // They are unknown for compiled modules.
     let gradients = total.output_gradients.filter(|gradients| *gradients > 0);
     let gradients = gradients.map_or(String::new(), |gradients| {
         format!(" Their gradients take {} in all, a layer's at a time.", bytes(gradients))
@@ -137,12 +137,12 @@ fn mebibytes(bytes: u64) -> String {
     }
 }
 
-/// The path of a layer, of which there is room for a part.
+/// The path of a layer, with room for a part.
 fn path(name: String) -> Cell {
     Cell::fitted(move |width| end_of(&name, width.saturating_sub(BESIDE_PATH).max(LEAST_PATH)))
 }
 
-/// The last characters of a path, which distinguish layers.
+/// The last characters of a path: they distinguish layers.
 fn end_of(path: &str, width: usize) -> String {
     let length = path.chars().count();
     match length.checked_sub(width) {
@@ -162,7 +162,7 @@ fn over_time(layers: &LayersReport) -> String {
     }
 }
 
-/// Class and shape of a layer, and what is special about it.
+/// Class, shape and special marks of a layer.
 fn about(layer: &LayerReport) -> String {
     let shape = layer.shape.as_ref().map_or(String::new(), |shape| format!(" {shape}"));
     let marks = marks(layer);
@@ -170,7 +170,7 @@ fn about(layer: &LayerReport) -> String {
     format!("{}{shape}{marks}", layer.type_name)
 }
 
-/// Processes whose layers are drawn: ranks of a job are much alike.
+/// Maximum number of processes with drawn layers: ranks of a job are much alike.
 const PROCESSES_DRAWN: usize = 4;
 /// Tiles of a process; smaller layers are left out of the picture.
 const TILES: usize = 300;

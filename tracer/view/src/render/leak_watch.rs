@@ -8,7 +8,7 @@ use gctrace_analysis::report::{HeapTrend, ProcessReport, Report, Trend};
 
 /// Processes in the section at most; the others are in the JSON.
 const SHOWN: usize = 3;
-/// Shortest time over which a trend is stated, in ns: less shows set-up rather than a leak.
+/// Shortest time of a stated trend, in ns: less shows set-up rather than a leak.
 const SHORTEST_NS: u64 = 30_000_000_000;
 
 /// What may rise: its name, and how its numbers are written.
@@ -24,7 +24,7 @@ const KEPT: [Kept; 3] = [
     Kept { name: "device memory", of: |trend| trend.device, shown: bytes },
 ];
 
-/// The trends of each process, those that rise first.
+/// The trends of each process, rising ones first.
 pub(crate) fn section(report: &Report) -> Section {
     let mut known: Vec<(&ProcessReport, &HeapTrend)> = report
         .processes
@@ -121,7 +121,7 @@ fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<Block> {
 /// What a rise of few minutes without steps may be.
 const NO_LEAK_YET: &str = "It may be set-up still: a recording of ten minutes or more shows that.";
 
-/// Whose the resident memory is that rises.
+/// The owner of rising resident memory.
 fn cause(trend: &HeapTrend) -> Option<String> {
     trend.resident.filter(|resident| resident.rises)?;
     match trend.outside_python {
@@ -138,7 +138,7 @@ fn cause(trend: &HeapTrend) -> Option<String> {
     }
 }
 
-/// The lines whose objects stay, ever more of them.
+/// The lines with ever more objects that stay.
 fn born(trend: &HeapTrend) -> Option<String> {
     let (seconds, per) = per(trend);
     let lines = trend.lines.iter().map(|line| {
@@ -157,7 +157,7 @@ fn born(trend: &HeapTrend) -> Option<String> {
     })
 }
 
-/// The unit of time of a trend, in s with its name: at most ten times what it rests on.
+/// The unit of time of a trend, in s with its name: at most ten times the trend's duration.
 fn per(trend: &HeapTrend) -> (f64, &'static str) {
     const SIX_MINUTES_NS: u64 = 360_000_000_000;
     if trend.duration_ns() >= SIX_MINUTES_NS { (3_600.0, "hour") } else { (60.0, "minute") }

@@ -1,4 +1,4 @@
-//! What the figures lack: what was deleted, lost, left out or not examined.
+//! Data missing from the figures: deleted, lost, left out or not examined.
 
 use super::overview::remarks;
 use crate::document::{INDENT, Section, hanging};
@@ -83,8 +83,7 @@ fn omitted_others(name: &str, of: &PauseTotal) -> String {
     format!("{} beyond --per-day only counted{time}, in no other figure.", counted(of.count, what))
 }
 
-/// What the figures lack, a sentence each; one that nothing is known to be missing if there is
-/// none.
+/// Data missing from the figures, a sentence each; if there is none, a sentence that nothing is known to be missing.
 pub(super) fn items(report: &Report) -> Vec<String> {
     let missing = &report.missing;
     let mut items: Vec<String> = missing.deleted.iter().map(deleted).collect();

@@ -13,7 +13,7 @@ pub(super) fn is_change(advice: &Advice) -> bool {
     !matches!(advice.id, AdviceId::Leave | AdviceId::NoCollection)
 }
 
-/// What to run to try the `shown` first changes, each with what it is for.
+/// Commands to try the `shown` first changes, each with its purpose.
 pub(super) fn checks(report: &Report, traces: &str, shown: usize) -> Vec<(String, String)> {
     let command = words::command(report);
     let settings = report.advice.iter().enumerate().take(shown);

@@ -259,7 +259,7 @@ pub(super) fn remarks(trace: &TraceReport) -> Vec<String> {
     list
 }
 
-/// What is to be known of how they were recorded; empty if nothing.
+/// How the traces were recorded; empty if there is nothing to report.
 fn sources(report: &Report) -> Vec<Block> {
     let of = |mode: RecordingMode| -> Vec<&RecordedReport> {
         let all = report.traces.iter();

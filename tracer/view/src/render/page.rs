@@ -60,10 +60,10 @@ impl Page {
     }
 }
 
-/// The page on one report and the analysis that it is of, which kept pauses. `traces` are named in commands.
+/// The page on one report and its analysis with pauses kept. `traces` are named in commands.
 ///
 /// # Errors
-/// None in practice: those of the template.
+/// None in practice: only errors of the template.
 pub fn page(analysis: &mut Analysis, report: &Report, traces: &[PathBuf]) -> io::Result<String> {
     let drawings = RunDrawings::of(analysis, report, 0);
     let sections = sections::of_run(report, &shell_line(traces), &drawings);
@@ -73,7 +73,7 @@ pub fn page(analysis: &mut Analysis, report: &Report, traces: &[PathBuf]) -> io:
 /// The page on runs before and after a change: the comparison, and of each side the first run.
 ///
 /// # Errors
-/// Those of [`page`].
+/// As of [`page`].
 pub fn comparison_page(
     comparison: &Comparison,
     sides: [(&mut Analysis, &Report); 2],

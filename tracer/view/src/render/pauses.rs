@@ -1,4 +1,4 @@
-//! The sections on pauses: by generation and reason, the longest, those that freed nothing, explicit calls.
+//! The sections on pauses: by generation and reason, the longest, pauses that freed nothing, explicit calls.
 
 use crate::document::{Section, Table, paragraph};
 use crate::text::{OrDash as _, mark};
@@ -205,7 +205,7 @@ fn pauses_row(name: &str, time_ratio: f64, pauses: &PausesReport) -> [String; 8]
     ]
 }
 
-/// Start of a trace on its own clock, which times in tables count from.
+/// Start of a trace on its own clock: times in tables count from it.
 pub(super) fn started_ns(report: &Report, trace: usize) -> u64 {
     report.traces.get(trace).map_or(0, |trace| trace.started_ns)
 }

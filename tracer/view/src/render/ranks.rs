@@ -1,5 +1,5 @@
-//! The section on ranks of distributed jobs: which ranks waited for which, what the pauses of one
-//! rank cost the others, and what the ranks of each communicator waited for each other.
+//! The section on ranks of distributed jobs: waits between ranks, the cost of one rank's pauses to the others, and the
+//! waits of each communicator's ranks for each other.
 
 use crate::document::{Block, Section, Table, paragraph};
 use crate::text::OrDash as _;
@@ -11,7 +11,7 @@ use gctrace_analysis::report::{
 
 /// Maximum number of ranks listed; the others are in the JSON.
 const RANKS_SHOWN: usize = 16;
-/// Maximum number of ranks for which the matrix is shown: more columns do not fit.
+/// Maximum number of ranks with a shown matrix: more columns do not fit.
 const MATRIX_RANKS: usize = 8;
 /// Maximum number of outliers named for a figure.
 const OUTLIERS_SHOWN: usize = 3;
@@ -104,7 +104,7 @@ fn matched(ranks: usize, collectives: &CollectivesReport) -> String {
     sentence
 }
 
-/// What is missing where the profiler named no communicators.
+/// The collective kernels without figures, if the profiler named no communicators.
 fn unnamed(collectives: &CollectivesReport) -> Option<String> {
     let ambiguous = collectives.kernels_ambiguous;
     (ambiguous > 0).then(|| {
@@ -157,7 +157,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// Of more ranks than are listed: how their figures are distributed, and which stand out.
+/// For more ranks than are listed: how their figures are distributed, and the outliers.
 fn spread(job: &RankedJob) -> Vec<Block> {
     let name = |figure| match figure {
         RankFigure::Paused => "paused",
@@ -190,7 +190,7 @@ fn spread(job: &RankedJob) -> Vec<Block> {
     blocks
 }
 
-/// The ranks whose figure stands out, `-` if none does.
+/// The outlier ranks of a figure, `-` if there is none.
 fn outliers(spread: &RankSpread) -> String {
     let outliers = spread.outliers.iter().map(|rank| match &rank.host {
         Some(host) => format!("{} ({host})", rank.rank),

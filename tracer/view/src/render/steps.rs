@@ -61,7 +61,7 @@ fn table(steps: &StepsReport) -> Vec<Block> {
     blocks
 }
 
-/// Why the GPU was idle in the longest step of the process whose GPU was idle the most in it.
+/// Why the GPU was idle in the longest step; for the process with the most idle time in that step.
 fn longest(steps: &StepsReport) -> Option<String> {
     let steps = steps.processes.iter();
     let (steps, step) = steps

@@ -16,7 +16,7 @@ use ratatui::text::Line;
 const SIDE_BY_SIDE: u16 = 70;
 /// Number of lines of the strips.
 const STRIPS: usize = 5;
-/// Lines of the program that stay where there is no room for all and what is below them.
+/// Lines of the program that stay if there is no room for all lines and the rest below them.
 const LEAST_LINES: usize = 5;
 /// Maximum width of the histogram.
 const HISTOGRAM: u16 = 60;
@@ -122,8 +122,8 @@ fn halves(area: Rect) -> (Rect, Rect) {
     (left, right)
 }
 
-/// Draws the table of lines, and `below` it what else is known. Returns the number of lines that can be scrolled away.
-/// Until something is, lines of the program are summed up as far as what is below them needs the room.
+/// Draws the table of lines, and `below` it the other facts. Returns the number of lines that can be scrolled away.
+/// Before any scrolling, lines of the program are summed up if the rest below them needs the room.
 fn draw_lines(
     buffer: &mut Buffer,
     area: Rect,

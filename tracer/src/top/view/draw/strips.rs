@@ -115,7 +115,7 @@ fn gpu_words(process: &ProcessFigures, exact: bool) -> String {
     }
 }
 
-/// The share of time in which the GPUs of a process were idle, by cause.
+/// The idle share of time of a process's GPUs, by cause.
 fn idle(process: &ProcessFigures, width: usize) -> Option<Line<'static>> {
     let gpus = process.gpus.iter().filter_map(|gpu| gpu.idle.as_ref());
     let whole_ns: u64 = gpus.clone().map(|idle| idle.window_ns).sum();

@@ -1,6 +1,6 @@
-//! What the script of a page draws: pauses, steps, stacks, heaps and memory over time.
+//! Data for the drawings of a page's script: pauses, steps, stacks, heaps and memory over time.
 //!
-//! Owns the order of the numbers, which `page.js` and its neighbors read.
+//! Owns the order of the numbers; `page.js` and its neighbors read it.
 
 use super::heat::{HeatData, MOST};
 use super::pack::{or_zero, pack};
@@ -17,11 +17,11 @@ use std::collections::HashMap;
 
 /// Pauses that a page draws one by one; of more the longest. With 7 bytes each, 2 MB.
 pub const PAUSES_DRAWN: usize = 280_000;
-/// Processes whose steps are drawn along the pauses.
+/// Maximum number of processes with steps drawn along the pauses.
 const STEPS_DRAWN: usize = 8;
-/// Processes whose heap is drawn, and lines of memory.
+/// Maximum number of processes with a drawn heap, and of lines of memory.
 const HEAPS_DRAWN: usize = 6;
-/// Times that pauses which are not drawn one by one are summed by.
+/// Number of intervals for the sums of pauses that are not drawn one by one.
 const SLOTS: u64 = 1000;
 
 /// One run. Times are in ns after the start of its first trace.
@@ -31,10 +31,10 @@ pub(super) struct RunData {
     duration: u64,
     /// Names of the processes with pauses.
     processes: Vec<String>,
-    /// Columns of the pauses: start in µs after that of the one before, length; generation (3: unknown),
-    /// reason and stack; objects freed; process, if there are several. Their number comes first.
+    /// Columns of the pauses: start in µs after the start of the one before, length; generation (3: unknown), reason
+    /// and stack; objects freed; process, if there are several. Their number comes first.
     pauses: String,
-    /// Start, length and time by generation of those that are not among them.
+    /// Start, length and time by generation of other pauses.
     not_listed: Vec<[u64; 6]>,
     phases: Vec<(&'static str, u64, u64)>,
     steps: Vec<StepsData>,
@@ -56,7 +56,7 @@ struct StepsData {
     name: String,
     /// Its place among the processes with pauses.
     process: Option<usize>,
-    /// Columns: start after that of the one before, length, time in collections; their number first.
+    /// Columns: start after the start of the one before, length, time in collections; their number first.
     packed: String,
 }
 
@@ -81,12 +81,12 @@ pub(super) struct RunDrawings {
     pub(super) run: usize,
     pub(super) has_pauses: bool,
     has_stacks: bool,
-    /// What is left out of the timeline; empty if nothing is.
+    /// The parts left out of the timeline; empty if there is none.
     pub(super) not_drawn: String,
 }
 
 impl RunDrawings {
-    /// Of a settled analysis and its report, which have this place in the data.
+    /// Drawings of a settled analysis and its report, at this place in the data.
     pub(super) fn of(analysis: &mut Analysis, report: &Report, run: usize) -> Self {
         let steps = analysis.step_rows();
         let clock = analysis.common_clock(report.runs);
@@ -195,7 +195,7 @@ fn shown(ns: u64) -> u64 {
     us.map_or(ns, |us| whole(us * 1e3))
 }
 
-/// Sums of the whole run, those of the pauses that are not drawn included.
+/// Sums of the whole run, including pauses that are not drawn.
 fn flame(analysis: &Analysis, stacks: &mut PageStacks) -> Vec<u64> {
     let mut sums: HashMap<u64, [u64; 5]> = HashMap::new();
     for stack in analysis.stacks().flat_map(|process| process.stacks()) {
@@ -289,7 +289,7 @@ fn heaps(report: &Report, clock: &CommonClock) -> Vec<HeapData> {
     with.take(HEAPS_DRAWN).collect()
 }
 
-/// Resident memory, then what is on GPUs, of each process.
+/// Resident memory, then memory on GPUs, of each process.
 fn memories(analysis: &Analysis, clock: &CommonClock) -> Vec<MemoryData> {
     let lists = analysis.memory_lists(clock);
     let is_one = lists.len() == 1;
@@ -319,7 +319,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// What is packed is shown as the report shows it.
+        /// Packed lengths are shown as the report shows them.
         #[test]
         fn lengths_are_shown_as_in_the_report(ns in 0u64..20_000_000) {
             prop_assert_eq!(duration(shown(ns)), duration(ns));

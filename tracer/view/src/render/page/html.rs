@@ -31,7 +31,7 @@ impl<'a> BlockHtml<'a> {
     }
 }
 
-/// A sentence in which no line breaks between a number and its unit.
+/// A sentence without line breaks between a number and its unit.
 pub(super) fn figures_together(sentence: &str) -> String {
     const UNITS: [&str; 12] =
         ["%", "ns", "µs", "ms", "s", "min", "h", "bytes", "KiB", "MiB", "GiB", "M"];

@@ -1,6 +1,6 @@
 //! The sections of a page about one run.
 //!
-//! Owns their order. Figures and sentences are those of the text report.
+//! Owns their order. Figures and sentences are the text report's.
 
 use super::data::RunDrawings;
 use crate::document::{Badge, Block, Card, Section, paragraph};
@@ -244,7 +244,7 @@ mod tests {
     use gctrace_event::{GcReason, Pause, Record};
     use test_kit::reports::{end, exit, pause, process, report};
 
-    /// The exit's pause, which the verdict is not about, is no figure of it.
+    /// The exit's pause is no figure of the verdict: the verdict is not about the exit.
     #[test]
     fn cards_are_of_what_is_judged() {
         let mut records = vec![process(1, 0, "generational")];

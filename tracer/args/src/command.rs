@@ -1,4 +1,4 @@
-//! A command that `apply`, `auto` and `tune` start, and what its training steps are.
+//! A command that `apply`, `auto` and `tune` start, and its training steps.
 
 use super::CONFIGURABLE;
 use clap::Args;

@@ -26,7 +26,7 @@ const FILE: &str = "gctrace.toml";
 const VARIABLE: &str = "GCTRACE_ARGS";
 /// A longer file is none.
 const LONGEST: u64 = 64 << 10;
-/// Folders above the working directory that are looked at.
+/// Maximum number of folders above the working directory to search.
 const MOST_FOLDERS: usize = 64;
 /// An option from one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,7 +196,7 @@ impl ConfiguredOptions {
         lines
     }
 
-    /// The command line with those options that it does not have itself, before its own.
+    /// The command line with the configured options that it lacks, before its own.
     pub(super) fn complete(&self, arguments: &[OsString], command: &Command) -> Vec<OsString> {
         let flags =
             arguments.iter().skip(1).take_while(|word| is_option(word) && *word != "--").count();
@@ -282,7 +282,7 @@ fn scalar(value: &toml::Value) -> Option<String> {
 }
 
 fn user_file() -> Option<PathBuf> {
-    // Under sudo the variable is root's, or kept: the user's own is by their home.
+    // Under sudo the variable is root's, or kept: the user's own folder is below their home.
     let folder = variable("XDG_CONFIG_HOME", VariableEffect::Place).map(PathBuf::from);
     let folder =
         folder.filter(|folder| folder.is_absolute() && Invoker::detect().escalated_by().is_none());

@@ -10,7 +10,7 @@ Examples:
   gctrace demo --auto
   sudo gctrace demo --steps 400 -o demo.json.gz";
 
-/// What `gctrace demo` is to do.
+/// Options of `gctrace demo`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct DemoConfig {
     /// Trace file; `.zst` and `.gz` compress. An existing trace is renamed to FILE.old

@@ -97,7 +97,7 @@ impl ExportArgs {
         self.format.unwrap_or(ExportFormat::Svg)
     }
 
-    /// An unknown extension of the output, a picture for a terminal, or a format without the requested contents.
+    /// With its format; `-` is no output.
     ///
     /// # Errors
     /// An unknown extension of the output, a picture for a terminal, or a format without the requested contents.

@@ -25,7 +25,7 @@ pub(super) const USAGE: &str = "gctrace heap -p PID [-o FILE]\n       \
                                 gctrace heap dominators FILE\n       \
                                 gctrace heap diff A B [C]";
 
-/// What `gctrace heap` is to do: take a heap, unless a question is asked.
+/// Options of `gctrace heap`: takes a heap, unless a question is asked.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct HeapArgs {
@@ -49,7 +49,7 @@ pub enum HeapQuestion {
         #[command(flatten)]
         of: OneHeapArgs,
     },
-    /// Objects that retain most: what would be freed with them
+    /// Objects that retain most, with the memory that would be freed with them
     Dominators(OneHeapArgs),
     /// Objects born after the first heap and alive in the last one
     Diff {

@@ -7,14 +7,14 @@ use std::time::Duration;
 /// The least size to keep: segments of 64 KiB.
 const LEAST_BYTES: u64 = 1_000_000;
 
-/// What a recorder keeps.
+/// The limits of a recorder that keeps its last part.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct KeepConfig {
     /// Keep the last part only, in a directory of segments (-o): so much time (10m), so many bytes
     /// (200MB), or both, given twice. Without a command and -p it records every Python process
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
     pub keep: Vec<KeepLimit>,
-    /// With --keep: keep the segments there are for good when a pause is this long (500ms)
+    /// With --keep: keep the present segments for good when a pause is this long (500ms)
     #[arg(long, value_name = "TIME", requires = "keep", value_parser = values::time)]
     pub on_pause: Option<Duration>,
     /// With --keep: the same when a training step takes so many times its usual time (2x)

@@ -246,19 +246,19 @@ pub enum Invocation {
     },
 }
 
-/// What `gctrace doctor` is to do: examine the machine, unless interpreters are named.
+/// Options of `gctrace doctor`: examines the machine, unless interpreters are named.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct DoctorArgs {
     /// Explain how the collector is found in these interpreters (executables or pids)
     #[arg(long, value_name = "PATH|PID", num_args = 1.., value_parser = OsStringValueParser::new().map(python))]
     pub python: Vec<InterpreterArg>,
-    /// Show which options come from gctrace.toml and GCTRACE_ARGS, and what of these is ignored
+    /// Show the options that come from gctrace.toml and GCTRACE_ARGS, and the ignored ones
     #[arg(long, conflicts_with = "python")]
     pub config: bool,
 }
 
 impl Invocation {
-    /// Missing or contradictory options that clap does not find. Without the usage.
+    /// Completes the options.
     ///
     /// # Errors
     /// Missing or contradictory options that clap does not find. Without the usage.

@@ -45,7 +45,7 @@ pub enum Increase {
     Time(Duration),
 }
 
-/// What a limit may look like, for messages.
+/// The forms of a limit, for messages.
 const FORMS: &str = "expected gc_share>PERCENT or longest>TIME, such as 'gc_share>2%' or \
                      'longest>50ms'";
 
@@ -59,7 +59,7 @@ pub(super) fn limit(text: &str) -> Result<ReportLimit, String> {
     }
 }
 
-/// What a limit of a change may look like, for messages.
+/// The forms of a limit of a change, for messages.
 const CHANGE_FORMS: &str = "expected step_time>PERCENT, longest>PERCENT, step_time>+TIME, \
                             longest>+TIME (step_cpu_time as step_time), gc_share>+POINTS% or \
                             gpu_cost>+POINTS%, such as 'step_time>2%', 'gc_share>+1%' or \

@@ -9,7 +9,7 @@ Examples:
   gctrace setup --prefix ~/.local             for one user
   sudo gctrace setup --uninstall";
 
-/// What `gctrace setup` is to do.
+/// Options of `gctrace setup`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct SetupConfig {
     /// Folder for bin, lib/gctrace and share; created if needed

@@ -54,8 +54,8 @@ pub struct SourceArgs {
     /// NVML polling rate in Hz; 0 disables polling
     #[arg(long, hide = true, group = CONFIGURABLE, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
     nvml_hz: f64,
-    /// Samples a second of what each running thread executes: its Python stack and its machine code; 0
-    /// disables them; needs kernel probes [default: 99 if a trace is written]
+    /// Samples a second of each running thread's Python stack and machine code; 0 disables them; needs kernel probes
+    /// [default: 99 if a trace is written]
     #[arg(long, group = CONFIGURABLE, value_name = "HZ", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(0..=i64::from(MOST_SAMPLES)))]
     pub(super) sample: Option<u32>,

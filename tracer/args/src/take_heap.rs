@@ -33,7 +33,7 @@ pub struct TakeHeapArgs {
     pub as_root: bool,
 }
 
-/// The program with the heap to take.
+/// The program to take a heap from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HeapProgram {
     /// A running process.
@@ -43,7 +43,7 @@ pub enum HeapProgram {
 }
 
 impl TakeHeapArgs {
-    /// The program with the heap to take.
+    /// The program to take a heap from.
     ///
     /// # Errors
     /// There is neither a process nor a command with its full collection.

@@ -37,7 +37,7 @@ usage error, 1 a failure of gctrace.";
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(60);
 
-/// What `gctrace top` records, and how it shows that.
+/// Options of `gctrace top`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct TopArgs {
     #[command(flatten)]

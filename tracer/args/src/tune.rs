@@ -46,8 +46,8 @@ The exit code is the command's own if it failed, otherwise 0.";
 pub struct TuneArgs {
     #[command(flatten)]
     pub start: CommandArgs,
-    /// Settings to compare with the first one, between `|`, each as in gctrace apply --gc [default: those
-    /// that may help this program]
+    /// Settings to compare with the first one, between `|`, each as in gctrace apply --gc [default: settings that may
+    /// help this program]
     #[arg(long, value_name = "SETTINGS", value_delimiter = '|')]
     pub settings: Vec<GcSetting>,
     /// Time for the measurement (30s, 10m, 2h). A run that has begun is finished; no other is

@@ -34,10 +34,10 @@ pub(super) fn budget(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Of `--layers`: more would never come.
+/// Maximum of `--layers`: more steps would never come.
 const MOST_STEPS: u32 = 1_000_000_000;
 
-/// Each how many-th step to measure, or as many as the budget allows.
+/// N, to measure every N-th step, or as many as the budget allows.
 pub(super) fn layers(text: &str) -> Result<u32, String> {
     if text == "auto" { Ok(LAYERS_BY_BUDGET) } else { steps(text) }
 }

@@ -1,4 +1,4 @@
-//! What all commands of gctrace stand on.
+//! The base of all commands of gctrace.
 //!
 //! Owns its output ([`mod@print`]), the files it writes and reads ([`files`]), the user that runs it ([`invoker`]), the
 //! users it can trust (`trust`), environment variables, clocks, and the border to the system ([`platform`]). Not here:

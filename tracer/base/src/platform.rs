@@ -36,7 +36,7 @@ pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
 /// Sends the process of a pidfd a signal.
 pub fn send_signal(pidfd: &impl AsFd, signal: Signal) -> Result<(), Errno> {
     let (fd, no_info) = (pidfd.as_fd().as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-    // SAFETY: the descriptor is open, and a null siginfo is what kill(2) would send.
+    // SAFETY: the descriptor is open, and with a null siginfo it acts as kill(2).
     let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal as i32, no_info, 0) };
     Errno::result(sent).map(drop)
 }

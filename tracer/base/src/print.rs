@@ -58,7 +58,7 @@ pub fn styled_lines(text: &str) {
     }
 }
 
-/// Writes escaped text. Drops what cannot be written, as there is no other place to report it.
+/// Writes escaped text. Drops text that cannot be written: there is no other place to report the failure.
 fn error_bytes(bytes: &[u8]) {
     let mut stderr = io::stderr().lock();
     for part in bytes.chunks(AT_ONCE) {

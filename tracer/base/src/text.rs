@@ -38,7 +38,7 @@ pub fn mark(basis: Basis) -> &'static str {
     }
 }
 
-/// What a table shows of a figure that may be unknown.
+/// A figure that may be unknown, as a table shows it.
 pub trait OrDash {
     /// The figure, `-` if it is unknown.
     fn or_dash(self) -> String;

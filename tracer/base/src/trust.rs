@@ -18,7 +18,7 @@ use std::{fmt, io};
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 
-/// A part of a path that others may write, and so replace what the path leads to.
+/// A part of a path that others may write: they can replace the target of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritablePath {
     /// The file, or a folder on the way to it.
@@ -59,9 +59,8 @@ impl fmt::Display for WritablePath {
     }
 }
 
-/// Where gctrace has rights beyond its user's from; `None` if it has none. `for_another`: it
-/// assumes another user's identity. Root of a user namespace has its owner's rights, and the host's
-/// files belong to other users there.
+/// The source of gctrace's rights beyond its user's; `None` if it has none. `for_another`: it assumes another user's
+/// identity. Root of a user namespace has its owner's rights, and the host's files belong to other users there.
 pub fn rights_beyond_user(for_another: bool) -> Option<&'static str> {
     let is_root = Uid::effective().is_root();
     if is_root && (for_another || !in_foreign_user_namespace()) {
@@ -75,7 +74,7 @@ const MOST_LINKS: u32 = 40;
 /// How the kernel shows an owner who has no id in this user namespace (user_namespaces(7), `overflowuid`).
 const UNMAPPED: u32 = 65_534;
 
-/// Where a path leads, and what others could do to it.
+/// The target of a path, and the changes that others could make to it.
 #[derive(Debug)]
 pub struct ExaminedPath {
     /// The path without links.
@@ -87,8 +86,8 @@ pub struct ExaminedPath {
     pub sticky: Option<WritablePath>,
 }
 
-/// Examines each part of a path, links included, from the root on. A part is trusted that belongs to root or `user`,
-/// who could put anything into their own programs anyway, and that no one else may write, as in sshd's StrictModes.
+/// Examines each part of a path, links included, from the root on. A part is trusted if it belongs to root or `user`
+/// (they could put anything into their own programs anyway) and no one else may write it, as in sshd's StrictModes.
 /// Group permissions also bound access lists (acl(5)).
 ///
 /// # Errors
@@ -176,7 +175,7 @@ pub fn open(path: &Path, user: u32) -> Result<File, TrustError> {
     }
 }
 
-/// The part of a path that others may write or replace now, for what root runs; `None` without root's rights.
+/// The part of a path that others may write or replace now, for programs that root runs; `None` without root's rights.
 ///
 /// # Errors
 /// A part cannot be examined.

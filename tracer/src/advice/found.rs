@@ -12,7 +12,7 @@ const SCHEMA: &str = "gctrace.auto/1";
 /// The largest file read, in bytes: a thousand processes with all their decisions.
 const LARGEST: u64 = 64 << 20;
 
-/// The results of a command.
+/// Findings for a command.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FoundSettings {
     /// `gctrace.auto/1`.
@@ -89,7 +89,7 @@ impl FrozenForks {
     }
 }
 
-/// The results of a process.
+/// Findings for a process.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FoundProcess {
     /// Its id, in its own pid namespace.

@@ -87,7 +87,7 @@ fn less(difference: f64) -> f64 {
     -more(difference)
 }
 
-/// The relative increase likewise.
+/// The relative increase, from the same difference.
 pub(crate) fn more(difference: f64) -> f64 {
     2.0 * difference / (2.0 - difference)
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 /// many times the duration of that has passed.
 const UPDATE_SHARE: u32 = 10;
 
-/// Finds the time to take the heap of a command.
+/// Finds when to take the heap of a command.
 trait HeapWatch {
     /// Readable when [`HeapWatch::poll`] is to be called.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;

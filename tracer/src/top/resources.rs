@@ -23,7 +23,7 @@ pub(super) struct ResourceSampler {
     next: Instant,
     /// Where the agents of recorded processes report; `None`: there is none.
     agents: HashMap<u32, Option<AgentFolder>>,
-    /// The user with the processes to ask for them.
+    /// Only processes of this user are asked for them.
     user: u32,
     /// Whether the warning about unreadable losses was printed.
     has_complained: bool,

@@ -36,7 +36,7 @@ pub fn own_ahead_ns() -> Option<i64> {
 /// The clocks of other processes.
 #[derive(Default)]
 pub struct ProcessClocks {
-    /// By namespace, of all that could be asked: a namespace may be gone, and its number be another one's.
+    /// By namespace, of all processes that could be read. A namespace may be gone, and its number reused.
     scanned: Option<HashMap<u64, i64>>,
 }
 
@@ -67,7 +67,7 @@ impl ProcessClocks {
 /// Knowledge of a process's clock without asking the kernel.
 #[derive(Clone, Copy, Debug)]
 pub enum OtherClock {
-    /// The number of its namespace in its own words; 0: it does not know.
+    /// The number of its namespace as the process reports it; 0: the process does not know it.
     Stated(u64),
     /// How far it is ahead, in ns.
     Assumed(i64),
@@ -90,7 +90,7 @@ fn ahead(namespace_id: u64, process: &str) -> Option<i64> {
     monotonic_offset_ns(&fs::read_to_string(format!("/proc/{process}/timens_offsets")).ok()?)
 }
 
-/// By namespace, of all processes that this one may look at.
+/// By namespace, of all processes that this process may inspect.
 fn all_ahead_ns() -> HashMap<u64, i64> {
     let mut found = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

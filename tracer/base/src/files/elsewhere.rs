@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The canonical path.
 pub(super) type FileId = PathBuf;
 
-/// What identifies an existing file, following links. Two hard links count as two files.
+/// The identity of an existing file, following links. Two hard links count as two files.
 pub(super) fn file_id(path: &Path) -> Option<FileId> {
     std::fs::canonicalize(path).ok()
 }

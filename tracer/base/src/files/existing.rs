@@ -9,7 +9,7 @@ use std::io;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Kind of file at a path, by what would be lost if it were written to.
+/// Kind of file at a path, by the loss if it were overwritten.
 pub(super) enum ExistingFile {
     /// No file, or an empty one: there is nothing to lose.
     Nothing,

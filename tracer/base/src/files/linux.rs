@@ -22,7 +22,7 @@ const NEVER_WAIT: i32 = libc::O_NOCTTY | libc::O_NONBLOCK;
 /// Device and inode.
 pub(super) type FileId = (u64, u64);
 
-/// What identifies an existing file, following links.
+/// The identity of an existing file, following links.
 pub(super) fn file_id(path: &Path) -> Option<FileId> {
     let found = std::fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))

@@ -32,7 +32,7 @@ pub fn writer_of(trace: &Path) -> Option<Option<u32>> {
 /// The kernel's.
 pub fn holder(file: &File) -> io::Result<Option<Option<u32>>> {
     let mut asked = whole_file();
-    // A lock for reading is what a file opened for reading may have.
+    // A file opened for reading can only have a lock for reading.
     asked.l_type = libc::F_RDLCK as libc::c_short;
     fcntl(file, FcntlArg::F_GETLK(&mut asked))?;
     if i32::from(asked.l_type) == libc::F_UNLCK {

@@ -12,7 +12,7 @@ use std::io;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Creates a directory as the invoker, and those it is in.
+/// Creates a directory as the invoker, and its parents.
 ///
 /// # Errors
 /// The kernel's.
@@ -69,15 +69,15 @@ pub fn write_summary(path: &Path, invoker: &Invoker, bytes: &[u8]) -> Result<(),
 /// More than the first bytes of a summary.
 const HEAD: u64 = 64;
 
-/// The directory of a summary, and how the names of files begin that are to become this one.
+/// The directory of a summary, and the start of the names of files that are to become this one.
 fn place(path: &Path) -> (&Path, String) {
     let directory = path.parent().filter(|parent| *parent != Path::new(""));
     let name = path.file_name().unwrap_or_default();
     (directory.unwrap_or(Path::new(".")), format!(".{}-", name.to_string_lossy()))
 }
 
-/// Removes, as the invoker, what killed processes left of a summary that is complete: they may have
-/// been killed between its rename and the removal of what others had left.
+/// Removes, as the invoker, leftovers of killed processes for a complete summary. A process may have been killed
+/// between its rename and the removal of other processes' leftovers.
 pub fn remove_summary_leftovers(path: &Path, invoker: &Invoker) {
     let _ = as_invoker(invoker, || {
         remove_leftovers(path);
@@ -92,7 +92,7 @@ fn remove_leftovers(path: &Path) {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     for entry in entries {
         if entry.file_name().to_string_lossy().starts_with(&prefix) {
-            // What cannot be removed takes room, nothing else.
+            // A leftover that cannot be removed only takes room.
             let _ = std::fs::remove_file(entry.path());
         }
     }

@@ -80,7 +80,7 @@ impl<'a> NewTables<'a> {
 impl Drop for NewTables<'_> {
     fn drop(&mut self) {
         let made = std::mem::take(&mut self.made);
-        // What cannot be removed is left: it has gctrace's name, and the error that led here counts.
+        // A file that cannot be removed is left: it has gctrace's name, and the error that led here counts.
         let _ = as_invoker(self.invoker, || {
             drop(made);
             Ok(())

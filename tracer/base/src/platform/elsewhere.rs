@@ -1,4 +1,4 @@
-//! Systems other than Linux: stand-ins, and the refusal of what needs Linux.
+//! Systems other than Linux: stand-ins, and the refusal of commands that need Linux.
 
 /// File capabilities exist on Linux only.
 pub fn has_more_rights_than_its_user() -> bool {

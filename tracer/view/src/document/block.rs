@@ -193,7 +193,7 @@ pub struct AdviceBlock {
     pub saves: String,
     /// The change, as code.
     pub code: String,
-    /// The possible damage.
+    /// The risk of the change.
     pub risk: String,
 }
 

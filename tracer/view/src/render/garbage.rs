@@ -54,6 +54,7 @@ fn given_back(process: &ProcessReport) -> Option<String> {
     ))
 }
 
+/// How to learn more, if only kinds were recorded.
 /// Also for a recording with cycles if its budget was too small for any collection.
 const SUGGESTION: &str = "Record with --garbage cycles --garbage-budget 100 to see the cycles that make it garbage: all \
                           of each collection, which takes time.";

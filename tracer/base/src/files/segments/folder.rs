@@ -229,10 +229,11 @@ impl FoundRecorder {
     }
 }
 
-/// The recorder of a directory; `None`: nobody records into it.
+/// The recorder of a directory; `None`: no process records into it.
 ///
 /// # Errors
-/// The directory is not a recorder's, or cannot be read; who has its lock is no recorder, or in another pid namespace.
+/// The directory is not a recorder's, or cannot be read; the owner of its lock is no recorder, or is in another pid
+/// namespace.
 pub fn recorder_of(directory: &Path) -> io::Result<Option<FoundRecorder>> {
     let path = directory.join(LOCK);
     let owner = std::fs::symlink_metadata(&path)?.uid();

@@ -44,7 +44,7 @@ pub struct ProbedInterpreters {
     everywhere: Vec<Attachment>,
     warned: HashSet<String>,
     warnings: Vec<String>,
-    /// Things missing that the user did not request.
+    /// Missing functions that the user did not request.
     notes: Vec<String>,
     /// The programs that examine garbage; `None`: it is not recorded by probes.
     garbage: Option<GarbagePrograms>,

@@ -39,6 +39,7 @@ pub(crate) struct LoadedProbes {
 }
 
 impl LoadedProbes {
+    /// Loads the programs and opens the counters.
     /// `alone`: the library examines garbage itself, and is not injected for collections.
     pub(crate) fn open(config: &RecordConfig, alone: bool) -> anyhow::Result<Self> {
         let counting = CounterRecording::examine(config.sources.counters.counters());

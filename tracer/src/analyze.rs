@@ -38,7 +38,7 @@ const SOME_UNREADABLE: u8 = 1;
 /// Exit code if a limit of `--fail-if` is exceeded.
 pub(crate) const LIMIT_EXCEEDED: u8 = 3;
 
-/// Pauses that are kept of each trace of a page one by one, however many traces there are.
+/// Pauses kept one by one of each trace of a page, however many traces there are.
 const LEAST_KEPT: usize = 100;
 
 /// Prints one report on all traces, or writes it to a file. Unreadable traces are reported on
@@ -299,7 +299,7 @@ fn check(report: &Report, limit: ReportLimit) -> JudgedLimit {
         ReportLimit::GcShare(limit) => {
             let training = phases.and_then(|phases| phases.training.paused_ratio);
             let start_up = phases.and_then(PhasesReport::start_up_ratio);
-            // Of equal shares the first counts.
+            // Among equal shares the first counts.
             let (share, of) = if start_up > training {
                 (start_up, "the run at start-up")
             } else {

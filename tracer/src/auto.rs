@@ -26,7 +26,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often the reports of the processes are looked at, in ms.
+/// Time between two looks at the reports of the processes, in ms.
 const INTERVAL_MS: u16 = 1_000;
 
 /// Starts a command and finds its setting, or gives everything back. Returns the exit code, a

@@ -1,4 +1,5 @@
-//! `gctrace dump`: `--keep DIR` is in `dump/keep.rs`; `-p PID`: what a program does now. `gctrace_heap` looks, and here is the text.
+//! `gctrace dump`: `--keep DIR` is in `dump/keep.rs`; `-p PID`: the present state of a program. `gctrace_heap` looks,
+//! and here is the text.
 
 mod keep;
 mod last_pauses;
@@ -25,7 +26,7 @@ use std::collections::BTreeMap;
 /// In the name of NVIDIA's driver library.
 const DRIVER: &[u8] = b"libcuda";
 
-/// Prints what a process does. Returns the exit code: 0.
+/// Prints the state of a process. Returns the exit code: 0.
 ///
 /// # Errors
 /// It may not be stopped and read, runs no known CPython, or the output cannot be written.
@@ -57,7 +58,7 @@ pub(crate) fn run(config: &DumpArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// What `gctrace dump` prints as JSON.
+/// The JSON that `gctrace dump` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 struct DumpReport {
     #[serde(flatten)]
@@ -77,7 +78,7 @@ struct GpuUse {
     bytes: Option<u64>,
 }
 
-/// Of a process that has loaded NVIDIA's driver: asking for it takes a while.
+/// For a process that has loaded NVIDIA's driver: asking for it takes a while.
 fn gpus(pid: u32) -> Vec<GpuUse> {
     let maps = proc_status::maps(pid);
     if !maps.windows(DRIVER.len()).any(|window| window == DRIVER) {
@@ -138,7 +139,7 @@ fn text(state: &ProgramState, gpus: &[GpuUse]) -> String {
     document::blocks_text(&blocks, Style::OF_FILES)
 }
 
-/// What a recorder has of it.
+/// A recorder's data on it.
 fn last_lines(recorded: &RecordedPauses) -> String {
     let pauses = hanging(last_pauses::words(recorded), "Last pauses: ", INDENT);
     document::blocks_text(&[Block::Gap, pauses], Style::OF_FILES)

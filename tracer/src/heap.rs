@@ -1,8 +1,7 @@
 //! `gctrace heap show`, `why`, `dominators`, `diff`: answers about heaps in files.
 //!
-//! Owns reading heaps and finding what a question is about; and what each kind of leak suspect is and
-//! what to do about it. `gctrace-heap` answers, `heap/text.rs` has the text, `heap/picture.rs` the
-//! pictures; `heap/take.rs` makes the files.
+//! Owns reading heaps, finding the objects of a question, and the explanation and remedy of each kind of leak suspect.
+//! `gctrace-heap` answers, `heap/text.rs` has the text, `heap/picture.rs` the pictures; `heap/take.rs` makes the files.
 
 pub(crate) mod dot;
 mod picture;
@@ -146,7 +145,7 @@ fn similar(heap: &Heap, name: &str) -> Vec<String> {
     names.filter(|name| name.to_lowercase().contains(&part)).take(SUGGESTIONS).collect()
 }
 
-/// What a question is about, as it was asked.
+/// The objects of a question, in its words.
 pub(crate) fn name(target: &HeapTarget) -> String {
     match target {
         HeapTarget::Address(address) => format!("{address:#x}"),
@@ -214,7 +213,7 @@ fn advice(holder: SuspectHolder) -> &'static str {
     }
 }
 
-/// What holds objects outside the heap.
+/// Holders of objects outside the heap.
 pub(super) const OUTSIDE: &str = "Something outside the heap holds each, such as a variable of C code. A bound method is usually \
                        held by atexit.register(), signal.signal() or a callback of a C type (sqlite3, a GUI): \
                        unregister it, or register a function that refers weakly to its object.";

@@ -1,4 +1,4 @@
-//! What `--fail-if` found, as people and CI systems read it: messages, Markdown, annotations.
+//! Results of `--fail-if`, as people and CI systems read them: messages, Markdown, annotations.
 //!
 //! GitHub shows lines that begin with `::error` and `::warning` ("Workflow commands"); they are printed where
 //! `GITHUB_ACTIONS` is `true`. GitLab reads a file (`--code-quality`), in the format of its "Code Quality" report.
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// One limit of `--fail-if`, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JudgedLimit {
-    /// The figure that is limited, as the command line names it.
+    /// The limited figure, as the command line names it.
     pub(crate) figure: &'static str,
     /// Whether it is exceeded; also if the figure is unknown: a check that cannot fail is worse than none.
     pub(crate) is_exceeded: bool,
@@ -26,8 +26,8 @@ pub(crate) fn any_exceeded(limits: &[JudgedLimit]) -> bool {
     limits.iter().any(|limit| limit.is_exceeded)
 }
 
-/// Prints each as a message, and annotates them where GitHub would show that. `at`: the line of the program that
-/// costs most.
+/// Prints each as a message, and annotates them where GitHub shows annotations. `at`: the costliest line of the
+/// program.
 pub(crate) fn report(limits: &[JudgedLimit], at: Option<&Location>) {
     for limit in limits {
         print::message(&limit.sentence);
@@ -39,7 +39,7 @@ pub(crate) fn report(limits: &[JudgedLimit], at: Option<&Location>) {
     }
 }
 
-/// The line of the program, not a library's, that costs most.
+/// The costliest line of the program, not a library's.
 pub(crate) fn costliest(report: &Report) -> Option<&Location> {
     let own = &report.lines.as_ref()?.own;
     own.iter().map(|line| &line.location).find(|location| !location.library)
@@ -96,8 +96,8 @@ struct CodeQualityLines {
     begin: u64,
 }
 
-/// Writes GitLab's report: a list of the limits that are exceeded, at the line that costs most or, without one, the
-/// first trace.
+/// Writes GitLab's report: a list of the limits that are exceeded, at the costliest line or, without one, the first
+/// trace.
 ///
 /// # Errors
 /// The file cannot be written.

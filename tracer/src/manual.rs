@@ -168,7 +168,7 @@ mod tests {
     /// Columns of docs/commands.md, as of the other documents.
     const DOCUMENT_WIDTH: usize = 100;
 
-    /// Appends what `--help` prints of a command and its subcommands, each as a section.
+    /// Appends the output of `--help` for a command and its subcommands, each as a section.
     fn push_help(command: &mut clap::Command, name: &str, document: &mut String) {
         let help = command.clone().term_width(DOCUMENT_WIDTH).render_long_help().to_string();
         let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();

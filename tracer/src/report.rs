@@ -65,7 +65,7 @@ fn open(target: &OsStr) -> bool {
     command.spawn().is_ok()
 }
 
-/// What opens a browser; `None` where there is no screen, or gctrace has more rights than the user.
+/// The program that opens a browser; `None` where there is no screen, or gctrace has more rights than the user.
 fn opener() -> Option<&'static str> {
     let screen = || SCREENS.iter().any(|name| variables::text(name).is_some());
     let opener = match std::env::consts::OS {

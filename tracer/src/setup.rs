@@ -40,7 +40,7 @@ pub(crate) struct NotPermitted {
 }
 
 impl NotPermitted {
-    /// What the user can do about it, with the command to type.
+    /// The remedy for the user, with the command to type.
     pub(crate) fn remedy(&self) -> String {
         format!(
             "Root may, and you may where you can write:\n    {}\n    gctrace setup --prefix ~/.local",
@@ -261,7 +261,7 @@ fn is_ours(path: &Path) -> bool {
     head.starts_with(b"\x7fELF") || (named && !is_program)
 }
 
-/// Creates the missing folders of a file; returns those, below the prefix.
+/// Creates the missing folders of a file; returns them, below the prefix.
 fn create_folders(prefix: &Path, path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !prefix.exists() {
         DirBuilder::new()
@@ -291,7 +291,7 @@ fn create_folders(prefix: &Path, path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(created)
 }
 
-/// Removes what the list names.
+/// Removes the files and folders of the list.
 fn uninstall(prefix: &Path) -> anyhow::Result<()> {
     let list = InstalledList::read(prefix)?;
     if list.files.is_empty() {

@@ -115,7 +115,7 @@ impl<'a> LiveSetup<'a> {
         Self { config, recording, printed, output, terminal: None, server: None }
     }
 
-    /// Opens what the display needs; no program was touched yet.
+    /// Opens the display's files; no program was touched yet.
     fn open(&mut self, header: &TraceHeader) -> anyhow::Result<Arc<LiveHandle>> {
         let long_pause_ns = nanoseconds(self.config.long_pause);
         let shared = Arc::new(LiveHandle::new(Live::new(header.clone(), long_pause_ns)));

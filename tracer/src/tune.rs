@@ -50,7 +50,7 @@ pub(crate) fn run(config: &TuneArgs, verbosity: Verbosity) -> anyhow::Result<u8>
     }
 }
 
-/// What both ways to measure need.
+/// The common needs of both ways to measure.
 struct Tuner<'a> {
     config: &'a TuneArgs,
     verbosity: Verbosity,
@@ -83,7 +83,7 @@ impl<'a> Tuner<'a> {
         self.started.elapsed() >= self.config.budget
     }
 
-    /// Prints or writes the report. A failure is reported: the command's exit code is what counts.
+    /// Prints or writes the report. A failure is reported: only the command's exit code counts.
     fn print(&self, mut report: TuneReport) {
         let guessed = || report.guessed_gain().map(|(setting, _)| setting.setting.clone());
         let best = report.best.clone().or_else(guessed);

@@ -190,7 +190,7 @@ fn abandoned(pipe: &mut impl Read) -> bool {
     !matches!(pipe.read_exact(&mut dismissal), Ok(()))
 }
 
-/// By process: for how long programs that had to be resumed were stopped in a row, and when the last stop ended.
+/// By process: how long programs that had to be resumed were stopped in a row, and when the last stop ended.
 #[derive(Default)]
 struct OverdueStops(HashMap<u32, (Duration, Duration)>);
 

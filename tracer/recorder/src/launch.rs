@@ -123,8 +123,8 @@ pub struct StdioFiles {
 }
 
 impl LaunchPlan {
-    /// Plans to run `command` (program and arguments, never empty) as `invoker`, or with `as_root`
-    /// as gctrace's own user. Reads `/proc` to find out what sudo changed.
+    /// Plans to run `command` (program and arguments, never empty) as `invoker`, or with `as_root` as gctrace's own
+    /// user. Reads `/proc` to find out sudo's changes.
     pub fn new(command: &[OsString], invoker: &Invoker, as_root: bool) -> Self {
         let present = environment::present();
         let (environment, identity, notes) = match invoker.escalated_by() {
@@ -139,8 +139,7 @@ impl LaunchPlan {
         Self { program, arguments, environment, identity, notes, streams: StdioFiles::default() }
     }
 
-    /// Sets what the command gets instead of gctrace's own standard streams; replaces earlier
-    /// settings.
+    /// Sets the command's standard streams in place of gctrace's own; replaces earlier settings.
     pub fn redirect(&mut self, streams: StdioFiles) {
         self.streams = streams;
     }
@@ -354,8 +353,8 @@ impl RunningCommand {
 }
 
 impl RunningCommand {
-    /// Does what Ctrl-C does in a terminal that generates the signal, except for gctrace itself:
-    /// SIGINT for the command and its descendants that are still in its process group.
+    /// Acts as Ctrl-C in a terminal that generates the signal, except for gctrace itself: SIGINT for the command and
+    /// its descendants that are still in its process group.
     pub fn interrupt_as_terminal(&self) -> io::Result<()> {
         let descendants = gctrace_probes::proc_status::descendants(self.pid());
         self.send(Signal::SIGINT)?;

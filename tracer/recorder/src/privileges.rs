@@ -15,7 +15,7 @@ use crate::text::shell_line;
 use std::ffi::OsStr;
 use std::fmt;
 
-/// A capability that recording needs, and what for.
+/// A capability that recording needs, and its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability {
     /// Name as in capabilities(7), but without `CAP_`: `BPF`.
@@ -95,7 +95,7 @@ pub fn cap(needed: &Capability) -> String {
 /// The obstacle to recording; of several, the first in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PrivilegeObstacle {
-    /// Kernel lockdown forbids what recording needs.
+    /// Kernel lockdown forbids the functions that recording needs.
     Lockdown,
     /// The kernel predates the capabilities.
     OldKernel,

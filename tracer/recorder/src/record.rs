@@ -1,7 +1,7 @@
 //! One recording: set up, wait for events and signals, end.
 //!
-//! Owns the order of the steps. `record/preparation.rs` does what comes before; the sources
-//! (`record/sources.rs`) handle events; `record/output.rs` writes.
+//! Owns the order of the steps. `record/preparation.rs` does the steps before; the sources (`record/sources.rs`) handle
+//! events; `record/output.rs` writes.
 
 mod call_sources;
 mod cells;
@@ -75,8 +75,8 @@ pub enum EndReason {
 /// Exit code if gctrace attached to a process that never ran Python.
 const NO_PYTHON: u8 = 1;
 
-/// Records as configured. Returns gctrace's exit code, and the trace, if there is one. `ended` says what is to be known
-/// of the trace.
+/// Records as configured. Returns gctrace's exit code, and the trace, if there is one. `ended` prints the verdict on
+/// the trace.
 ///
 /// # Errors
 /// The recording cannot start, the command cannot be started, or the trace cannot be written.
@@ -317,13 +317,13 @@ impl Recording<'_> {
     }
 }
 
-/// A source of events, collections, processes and GPU work: what the kernel's probes and the injected
-/// library have in common.
+/// A source of events, collections, processes and GPU work: the common part of the kernel's probes and the injected
+/// library.
 pub(super) trait Source {
     /// Readable when events wait.
     fn wake_descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Drains the rings. What does not depend on another source is written at once.
+    /// Drains the rings. Records that do not depend on another source are written at once.
     fn poll(&mut self, trace: &mut RecordingTrace) -> anyhow::Result<()>;
 
     /// Every record written before then has been handled, in ns of CLOCK_MONOTONIC; 0: none was.

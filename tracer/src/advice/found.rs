@@ -1,4 +1,4 @@
-//! What `gctrace auto` found, as its file has it: `auto.json`.
+//! The findings of `gctrace auto`, as its file has them: `auto.json`.
 
 use crate::files::open_regular;
 use gctrace_settings::{AppliedProcess, AutoReport, GcChange, GcSetting};
@@ -98,7 +98,7 @@ pub(crate) struct FoundProcess {
     pub(crate) rank: Option<u32>,
     /// Version of CPython.
     pub(crate) python: String,
-    /// What marked steps.
+    /// The source of step marks.
     pub(crate) marker: Option<String>,
     /// Number of steps.
     pub(crate) steps: u64,
@@ -110,7 +110,7 @@ pub(crate) struct FoundProcess {
 }
 
 impl FoundProcess {
-    /// `None`: it made no steps, or nothing was sought in it.
+    /// `None`: it made no steps, or had no search.
     fn of(process: &AppliedProcess) -> Option<Self> {
         let search = process.auto.clone().filter(|auto| process.steps > 0 || auto.by_time)?;
         Some(Self {
@@ -231,7 +231,7 @@ impl FoundSettings {
     }
 }
 
-/// What a file without a setting says.
+/// The text of a file without a setting.
 pub(super) fn nothing(found: &FoundSettings) -> &'static str {
     match found.setting {
         Some(_) => "it has one setting: advice 1",

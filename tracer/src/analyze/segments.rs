@@ -36,9 +36,9 @@ pub(crate) struct SegmentReader {
     read: OmittedPauses,
     /// Its last line.
     end: Option<TraceEnd>,
-    /// What the segment before it only counted; `None` without a last line.
+    /// Pauses only counted in the segment before it; `None` without a last line.
     omitted: Option<OmittedPauses>,
-    /// Omitted and lost of segments before.
+    /// Omitted and lost records of segments before.
     before: TraceEnd,
     processes: HashMap<u32, Process>,
     frames: HashSet<FrameId>,
@@ -104,7 +104,7 @@ impl SegmentReader {
                 return Some(item);
             }
             let taken = match self.current.next_item() {
-                // What other tools write is in no segment.
+                // Items of other tools are in no segment.
                 Ok(Some(DecodedItem::Other(_) | DecodedItem::Unusable)) => continue,
                 Ok(Some(DecodedItem::Header(header))) => Taken::Header(header),
                 Ok(Some(DecodedItem::Record(record))) => Taken::Record(record.into()),
@@ -254,7 +254,7 @@ impl SegmentReader {
             let next = match open(&path) {
                 Ok(next) => next,
                 Err(error) => {
-                    // An empty one is what a recorder has just begun: the one before it is not the end.
+                    // An empty one was only just begun by a recorder: the one before it is not the end.
                     if path.metadata().is_ok_and(|found| found.is_file() && found.len() == 0) {
                         self.pass_end();
                     } else {
@@ -308,7 +308,7 @@ impl SegmentReader {
     }
 }
 
-/// What an item is, without a borrow of the reader.
+/// The kind of an item, without a borrow of the reader.
 enum Taken {
     Header(Box<TraceHeader>),
     Record(Box<Record>),
@@ -352,7 +352,7 @@ fn note_clock(last: &TraceHeader, next: &TraceHeader) -> Option<String> {
     })
 }
 
-/// Opens a segment: only a file, as the user did not name what the directory has.
+/// Opens a segment. Only a file: the user did not name the directory's contents.
 pub(crate) fn open(path: &Path) -> anyhow::Result<TraceReader> {
     let name = path.display().to_string();
     let file = open_regular(path).with_context(|| name.clone())?;

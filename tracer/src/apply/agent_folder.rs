@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct AgentFolder {
     folder: File,
-    /// The user of the program, who owns all of it.
+    /// The user of the program and owner of the whole folder.
     owner: u32,
     report: String,
 }
@@ -54,7 +54,7 @@ impl AgentFolder {
         self.open(CONTROL_FILE, OFlag::O_WRONLY)
     }
 
-    /// What its agent last reported, about once a second; `None`: nothing, or nothing that is whole.
+    /// The last report of its agent, made about once a second; `None`: nothing, or nothing complete.
     pub(crate) fn report(&self) -> Option<AppliedProcess> {
         let file = self.open(&self.report, OFlag::O_RDONLY).ok()?;
         let mut bytes = Vec::new();

@@ -21,7 +21,7 @@ const JUDGED: u64 = 10;
 /// Steps before the settings that are worth a line.
 const COMPARABLE: u64 = 5;
 
-/// What a command did with the settings.
+/// A command's run with the settings.
 #[derive(Debug, Serialize)]
 pub(super) struct CommandReport {
     schema: &'static str,
@@ -221,7 +221,7 @@ fn nothing_to_gain(process: &AppliedProcess) -> Option<String> {
     }
 }
 
-/// Whether the settings held, and what the program itself did.
+/// Whether the settings held, and changes by the program itself.
 fn held(process: &AppliedProcess) -> Vec<String> {
     let mut lines: Vec<String> = process
         .undone

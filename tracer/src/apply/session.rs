@@ -20,8 +20,8 @@ use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
-/// The most bytes of reports that are read: the reports of [`MAX_PROCESSES`] processes take 4 MB,
-/// and a report may take eight times as much when it is read.
+/// The most bytes of reports to read: the reports of [`MAX_PROCESSES`] processes take 4 MB, and a report may take eight
+/// times as much when it is read.
 const MAX_REPORTS: u64 = 16 << 20;
 
 /// The private folder of a command's reports, removed when dropped.

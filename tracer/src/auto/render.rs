@@ -1,4 +1,4 @@
-//! What `gctrace auto` tells: decisions while the program runs, and what came of them.
+//! Messages of `gctrace auto`: decisions while the program runs, and their results.
 
 use crate::advice::{FoundProcess, FoundSettings, FrozenForks, LoadingCollections};
 use crate::text::shell_line;
@@ -81,8 +81,8 @@ pub(crate) fn decision(event: &AutoEvent, by_time: bool) -> String {
     format!("step {}: {what}", count(event.step))
 }
 
-/// What a setting takes less than the program's own, as a share of that, from a difference as a share of the
-/// mean of both.
+/// The relative decrease by a setting, as a share of the program's own, from a difference as a share of the mean of
+/// both.
 fn less(difference: f64) -> f64 {
     -more(difference)
 }
@@ -138,7 +138,7 @@ fn signed_percent(share: f64) -> String {
     if share < 0.0 { format!("-{}", percent(-share)) } else { percent(share) }
 }
 
-/// What a search has seen so far; `None`: nothing yet, or it has a result.
+/// The findings of a search so far; `None`: nothing yet, or it has a result.
 pub(super) fn so_far(search: &AutoReport) -> Option<String> {
     Some(format!("so far {}", Guess::of(search)?.text))
 }
@@ -193,7 +193,7 @@ fn before_steps(loading: LoadingCollections) -> String {
     )
 }
 
-/// What a search that was ended has found. `apply`: the command that applies a setting.
+/// The findings of a search that was ended. `apply`: the command that applies a setting.
 pub(crate) fn verdict(found: &FoundSettings, apply: impl Fn(&str) -> String) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for one in &found.processes {
@@ -224,7 +224,7 @@ pub(crate) fn verdict(found: &FoundSettings, apply: impl Fn(&str) -> String) -> 
     lines
 }
 
-/// What a search that had no time for a result would need.
+/// The need of a search that had no time for a result.
 fn too_short(process: &FoundProcess) -> Option<String> {
     /// Maximum number of pairs; then a gain is no longer sought (`tuner/src/hold.rs` of the library).
     const MOST: u64 = 60;

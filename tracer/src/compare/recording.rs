@@ -11,8 +11,8 @@ use gctrace_event::{RecordingMode, TraceCompression, TraceHeader};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Whether the words are a command: the first one names no trace. A missing file with the name of a
-/// trace is none either, but a mistake.
+/// Whether the words are a command: the first one names no trace. A missing file with the name of a trace is not a
+/// command either, but a mistake.
 pub(super) fn is_command(words: &[OsString]) -> bool {
     let Some(first) = words.first().map(Path::new) else {
         return false;
@@ -71,7 +71,7 @@ pub(super) fn record(config: &CompareArgs) -> anyhow::Result<Result<PathBuf, u8>
 #[cfg(target_os = "linux")]
 fn record_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<PathBuf>)> {
     let recorded = crate::recording::run_to_trace(config)?;
-    // What follows can be interrupted.
+    // The rest can be interrupted.
     nix::sys::signal::SigSet::all().thread_unblock()?;
     Ok(recorded)
 }

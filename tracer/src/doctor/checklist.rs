@@ -152,7 +152,7 @@ fn kernel(machine: &HostFacts) -> Vec<CheckLine> {
                 .with_fix("--garbage needs Linux 5.17 or newer, or in-process recording (--mode inject)."),
             loops => CheckLine::new(loops, "loops in BPF", answer(loops)),
         },
-        // An instruction of a probed function is a breakpoint for all processes of the file, and for who reads it.
+        // An instruction of a probed function is a breakpoint for all processes of the file, and for all its readers.
         CheckLine::ok("valgrind", "of a Python that probes record ends by SIGTRAP: in-process then (--mode inject)"),
     ]
 }

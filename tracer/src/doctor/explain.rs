@@ -71,7 +71,7 @@ fn write_point(text: &mut String, point: &ProbePoint) -> std::fmt::Result {
     Ok(())
 }
 
-/// Why probes do not see what collections free, if so.
+/// Why probes do not see the objects that collections free, if so.
 fn no_garbage(found: &Resolution) -> Option<&'static str> {
     let probed = found.points.iter().any(|point| point.kind == ProbePointKind::Garbage);
     match (probed, found.free_threaded) {

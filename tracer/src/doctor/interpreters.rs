@@ -28,7 +28,7 @@ pub(crate) struct InterpreterFile {
     pub(crate) outcome: Result<Resolution, String>,
 }
 
-/// Result of a search for interpreters on this machine, with what could not be inspected.
+/// Result of a search for interpreters on this machine, with the number of uninspected processes.
 #[derive(Debug, Default)]
 pub(crate) struct FoundInterpreters {
     /// The interpreters that were found, each file once, sorted by path.

@@ -23,7 +23,7 @@ const PYTHON: &str = "python3";
 pub(crate) struct HostFacts {
     /// Features of the running kernel that recording uses.
     pub(crate) kernel: KernelSupport,
-    /// Privileges of this gctrace, and what keeps it from more.
+    /// Privileges of this gctrace, and the obstacles to more.
     pub(crate) rights: PrivilegeFacts,
     /// Value of `/proc/sys/kernel/perf_event_paranoid`; `None` if it cannot be read.
     pub(crate) perf_event_paranoid: Option<i32>,
@@ -33,7 +33,7 @@ pub(crate) struct HostFacts {
     pub(crate) counters: Vec<(Counter, Result<(), CounterError>)>,
     /// NVIDIA driver and GPUs, or why NVML cannot be used.
     pub(crate) gpus: Result<GpuFacts, NvmlError>,
-    /// As root: who else could replace gctrace's file, apart from the user behind sudo.
+    /// As root: users that could replace gctrace's file, apart from the user behind sudo.
     pub(crate) replaceable: Option<WritablePath>,
     /// Facts about in-process recording on this machine.
     pub(crate) within: InProcessFacts,
@@ -48,11 +48,11 @@ pub(crate) struct InProcessFacts {
     pub(crate) cuda: Option<PathBuf>,
     /// CUPTI libraries that `python3` is likely to find; may be empty.
     pub(crate) cupti: Vec<PathBuf>,
-    /// What `--mode auto` would choose here, or why nothing can be recorded.
+    /// The choice of `--mode auto` here, or why nothing can be recorded.
     pub(crate) choice: Result<ModeDecision, ModeError>,
 }
 
-/// What NVML reports about the driver, itself and its GPUs.
+/// NVML's report about the driver, itself and its GPUs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GpuFacts {
     /// Version of the driver; `None` if it is unknown.

@@ -1,4 +1,4 @@
-//! The last pauses of a process, as a recorder has them (`gctrace record --keep`) that runs on this machine.
+//! The last pauses of a process, as recorded by a recorder on this machine (`gctrace record --keep`).
 
 use crate::files::segments::{FoundRecorder, LOCK, PROGRAM, recorder_of, segments_in};
 use crate::invoker::Invoker;
@@ -16,16 +16,16 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Pauses that are printed.
+/// Maximum number of pauses to print.
 const PRINTED: usize = 5;
-/// Segments that are read, the last ones: of a process that rarely collects, earlier pauses are not found.
+/// Maximum number of segments to read, the last ones: if a process rarely collects, earlier pauses are not found.
 const READ: usize = 3;
 /// Most bytes of the text of a segment: more than a processor reads in that time.
 const MOST_BYTES: u64 = 1 << 30;
-/// How long all of them may take to read.
+/// Maximum time to read all of them.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a recorder has of a process.
+/// A recorder's data on a process.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RecordedPauses {
     /// Directory of the recorder.

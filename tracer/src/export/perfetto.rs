@@ -275,7 +275,7 @@ impl<'a> TimelineTracks<'a> {
         Ok(())
     }
 
-    /// Reads a trace again and writes its pauses; what damage it has was reported the first time.
+    /// Reads a trace again and writes its pauses; its damage was reported the first time.
     fn pauses(&mut self, trace: usize, path: &Path) -> io::Result<()> {
         let items =
             TraceItems::open(path).map_err(|error| io::Error::other(text::chain(&error)))?;
@@ -306,7 +306,7 @@ impl<'a> TimelineTracks<'a> {
         done.map(|_| ())
     }
 
-    /// A pause as it was recorded. `without`: what the collector did of it.
+    /// A pause as it was recorded. `without`: the collector's part of it.
     fn pause(
         &mut self,
         trace: usize,

@@ -99,7 +99,7 @@ fn write_function(
 ) -> io::Result<()> {
     out.write_all(b"(")?;
     out.write_all(&3u32.to_le_bytes())?;
-    // What pstats calls files that are none.
+    // The name that pstats gives to files that are none.
     write_text(out, if file.is_empty() { "~" } else { file })?;
     write_number(out, line.map_or(0, u64::from))?;
     write_text(out, name)

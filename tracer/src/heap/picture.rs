@@ -26,20 +26,20 @@ pub(crate) struct Picture {
 pub(crate) struct PictureBox {
     /// Up to three lines: the type, the object, and the line of its code.
     pub lines: Vec<String>,
-    /// What stands out, and how.
+    /// How the box stands out.
     pub role: Role,
     /// References from here to the object that the picture is about.
     pub depth: usize,
 }
 
-/// What a box stands for.
+/// The object that a box stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The object that the picture is about.
     Target,
     /// Another object.
     Object,
-    /// What holds the first object.
+    /// The holder of the first object.
     Root,
     /// Objects that are left out.
     Omitted,

@@ -1,8 +1,8 @@
 //! `gctrace heap -p PID` and `gctrace heap --at-full N -- COMMAND`: takes a heap and writes it.
 //!
-//! Owns the messages before and after, and the command while it runs; `gctrace_heap` stops the
-//! program and reads it. When the heap of a command is taken: `take/callbacks.rs` or, where the
-//! library cannot be loaded, `take/polling.rs`.
+//! Owns the messages before and after, and the command while it runs; `gctrace_heap` stops the program and reads it.
+//! `take/callbacks.rs` decides when to take the heap of a command or, where the library cannot be loaded,
+//! `take/polling.rs`.
 
 mod callbacks;
 mod polling;
@@ -26,8 +26,8 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
-/// The heap of a running program is read through again, so that it is known what to copy, when this
-/// many times the duration of that has passed.
+/// The heap of a running program is read through again, to know what to copy, when this many times the duration of the
+/// last reading has passed.
 const UPDATE_SHARE: u32 = 10;
 
 /// Finds when to take the heap of a command.

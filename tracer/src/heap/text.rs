@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 /// Names of the heaps of a comparison.
 const NAMES: [&str; 3] = ["A", "B", "C"];
-/// The indent of what belongs to a heap or a suspect.
+/// The indent of lines that belong to a heap or a suspect.
 const BEHIND: &str = "   ";
 
 /// The answer for people.
@@ -70,7 +70,7 @@ fn heap(facts: &HeapFacts) -> String {
 /// A thread that is stopped between two counts is off by a few; that is no misreading.
 const FEWEST_MISREAD: u64 = 8;
 
-/// What limits the answers.
+/// Limits of the answers.
 fn doubts(facts: &HeapFacts) -> Vec<String> {
     let mut doubts = Vec::new();
     if facts.objects_of_unknown_bytes > 0 {

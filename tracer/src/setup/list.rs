@@ -14,7 +14,7 @@ const LIST: &str = "lib/gctrace/setup.txt";
 /// More than any list has, in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// What setup installed below a prefix.
+/// Files and folders that setup installed below a prefix.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct InstalledList {
     pub(super) files: Vec<PathBuf>,

@@ -1,5 +1,5 @@
-//! Sampled once a second in the live view: memory of the recorded processes, what `gctrace auto` does in
-//! them, gctrace's own overhead, and losses.
+//! Sampled once a second in the live view: memory of the recorded processes, the state of `gctrace auto` in them,
+//! gctrace's own overhead, and losses.
 
 use crate::apply::AgentFolder;
 use crate::clock::monotonic_ns;

@@ -100,7 +100,7 @@ pub(crate) fn possible() -> Result<(), ViewUnavailable> {
     }
 }
 
-/// The running view: a thread of its own, and what wakes it.
+/// The running view: a thread of its own, and the descriptor that wakes it.
 #[derive(Debug)]
 pub(crate) struct View {
     thread: Option<JoinHandle<io::Result<()>>>,

@@ -17,7 +17,7 @@ use gctrace_settings::{
 };
 use gctrace_units::{after, beyond, times};
 
-/// Before so many pairs no difference shows, however large it is (`stats/src/mixture.rs` of the library).
+/// With fewer pairs no difference shows, however large it is (`stats/src/mixture.rs` of the library).
 const NEEDED_PAIRS: u64 = 12;
 
 /// Measures one run. If it ends without steps, or cannot be compared so, and the budget is not spent, measures
@@ -85,7 +85,7 @@ fn no_steps(tuner: &Tuner<'_>, processes: &[AppliedProcess]) -> String {
     format!("nothing was measured: the command made no steps. {remedy}")
 }
 
-/// What the user is to know of the process that compared.
+/// Notes for the user on the process that compared.
 fn notes(found: &Found<'_>) -> Vec<String> {
     let events = found.search.events.iter();
     let other = events.filter(|event| {
@@ -105,12 +105,12 @@ fn notes(found: &Found<'_>) -> Vec<String> {
 struct Found<'a> {
     process: &'a AppliedProcess,
     search: &'a AutoReport,
-    /// Processes with steps that are neither it nor do as it does.
+    /// Other processes with steps that do not follow it.
     others: u64,
 }
 
 impl<'a> Found<'a> {
-    /// Of several processes the one with the most pairs. `None`: none could compare any.
+    /// Among several processes the one with the most pairs. `None`: none could compare any.
     fn of(processes: &'a [AppliedProcess]) -> Option<Self> {
         let stepping = || processes.iter().filter(|process| process.steps > 0);
         let searches = processes.iter().filter_map(|process| {

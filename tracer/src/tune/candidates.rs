@@ -1,15 +1,15 @@
-//! Settings that whole runs try, from what the collections of the first run took and freed.
+//! Settings that whole runs try, by the time of the first run's collections and the memory they freed.
 
 use gctrace_settings::{AppliedProcess, CollectionSums, GcSetting, NEXT_TO_NOTHING_PER_S};
 use gctrace_units::{add_to, sum, times};
 
-/// More memory than this is too much to try, in bytes, and as a share of what the program takes.
+/// More memory than this is too much to try, in bytes, and as a share of the program's memory.
 const SPARE: u64 = 64 << 20;
 const ALLOWED: f64 = 0.25;
-/// Bytes of an object of garbage, with what only it holds: it was 50 to 400 in 20 programs.
+/// Bytes of an object of garbage, with all that only it holds: it was 50 to 400 in 20 programs.
 const EACH: u64 = 400;
 
-/// What a run with the program's own settings was like.
+/// A run with the program's own settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ProgramRun {
     /// Its CPU time, in seconds.
@@ -55,8 +55,8 @@ impl ProgramRun {
         run
     }
 
-    /// Whether most of the collector's time is of collections that the program asks for: with rarer others these take
-    /// longer.
+    /// Whether most of the collector's time is in collections that the program asks for: if other collections become
+    /// rarer, these take longer.
     pub(super) fn is_asked(&self) -> bool {
         self.asked_ns > self.pause_ns / 2
     }
@@ -72,7 +72,7 @@ impl ProgramRun {
         self.garbage.is_some_and(|garbage| (garbage as f64) < few)
     }
 
-    /// Whether what collections freed may wait for the end of the run.
+    /// Whether the garbage of collections may wait for the end of the run.
     fn may_keep_all(&self) -> bool {
         let more = self.limit_bytes().zip(self.peak_bytes).map(|(limit, peak)| limit - peak);
         let waiting = self.garbage.map(|garbage| times(garbage, EACH));
@@ -96,7 +96,7 @@ pub(super) fn candidates(run: &ProgramRun) -> Vec<GcSetting> {
     const FROZEN: &str = "freeze@step:2";
     const BOTH: &str = "threshold=50000,10,10,freeze@step:2";
     let mut texts = Vec::new();
-    // A tenth of the collector's time is what one would notice.
+    // Anyone would notice a tenth of the collector's time.
     if run.forked_ns > run.collecting_ns / 10 {
         texts.push("freeze-forks");
     }

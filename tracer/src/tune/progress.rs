@@ -19,7 +19,7 @@ impl TuneProgress {
         Self { bar: is_shown.then(|| bar(seconds)) }
     }
 
-    /// Shows what is done: `1,250 steps, 24 pairs, +-1.2 %`.
+    /// Shows the progress: `1,250 steps, 24 pairs, +-1.2 %`.
     pub(super) fn update(
         &self,
         tuner: &Tuner<'_>,

@@ -1,4 +1,4 @@
-//! The result as text: what can be shown at all, the verdict, the table, the command to use.
+//! The result as text: its basis, the verdict, the table, the command to use.
 
 use crate::document::{Block, INDENT, Style, Table, hanging, plain};
 use crate::text::OrDash as _;

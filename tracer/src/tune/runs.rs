@@ -31,13 +31,13 @@ pub(super) struct TunedRun {
     program: ProgramRun,
 }
 
-/// Steps of a process that are left out, and fewest that are enough.
+/// Steps of a process to leave out, and fewest that are enough.
 const WARM_UP: u64 = 50;
 /// A collector that takes less than this share of the time is left alone.
 const WORTH: f64 = 0.02;
-/// Settings that are tried before any is run again.
+/// Settings to try before any is run again.
 const AT_ONCE: usize = 2;
-/// How often the memory of a run is looked at, in ms.
+/// Time between two looks at the memory of a run, in ms.
 const LOOK_EVERY_MS: u16 = 1_000;
 
 /// Runs of several settings.
@@ -56,7 +56,7 @@ pub(super) fn compare_named(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
     for round in 0_u32.. {
         let mut order: Vec<usize> = (0..seen.settings.len()).collect();
         if round % 2 == 1 {
-            // What changes steadily cancels out.
+            // Steady changes cancel out.
             order.reverse();
         }
         // A setting that is known by now is not run again.
@@ -305,7 +305,7 @@ fn told(setting: &GcSetting, run: &TunedRun) -> String {
     text
 }
 
-/// What became of a run.
+/// The end of a run.
 enum RunEnd {
     Run(Box<TunedRun>),
     /// The exit code of the command.
@@ -350,7 +350,7 @@ fn run(tuner: &Tuner<'_>, setting: &GcSetting, limit_bytes: Option<u64>) -> anyh
     Ok(RunEnd::Run(Box::new(TunedRun::of(&processes, &clock)?)))
 }
 
-/// When a run began, and the CPU time of those before.
+/// When a run began, and the CPU time of the runs before.
 pub(super) struct RunClock {
     began: Instant,
     cpu: Duration,
@@ -379,7 +379,7 @@ impl TunedRun {
     }
 }
 
-/// Of each rank the process with the most steps; without ranks the one of all.
+/// For each rank the process with the most steps; without ranks only one, among all.
 fn stepping(processes: &[AppliedProcess]) -> Vec<AppliedProcess> {
     let mut stepping: Vec<&AppliedProcess> =
         processes.iter().filter(|process| process.steps > 0).collect();

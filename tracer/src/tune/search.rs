@@ -14,7 +14,7 @@ const FROM_STEP: u64 = 2_000;
 /// A run without steps for the budget divided by this is measured by time: whole runs would be too few.
 const RUNS: u32 = 4;
 
-/// What became of the first run.
+/// The end of the first run.
 pub(super) enum SearchedRun {
     /// It has the result, or none can be had: the exit code.
     Done(u8),

@@ -1,4 +1,4 @@
-//! What commands show, in whatever form: sections of blocks, built once.
+//! The output of commands, in whatever form: sections of blocks, built once.
 //!
 //! Owns the blocks, and their form on terminals and in plain text (`document/terminal.rs`) and as Markdown
 //! (`document/markdown.rs`); `render/page.rs` writes them for browsers. Names of recorded programs come in as they are:

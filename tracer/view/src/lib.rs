@@ -1,6 +1,6 @@
-//! What gctrace's commands show.
+//! The output of gctrace's commands.
 //!
-//! Owns what a [`document`] is and its writers, and the report and comparisons as documents ([`render`]). Neither
+//! Owns the form of a [`document`] and its writers, and the report and comparisons as documents ([`render`]). Neither
 //! reads files nor decides where output goes.
 
 pub mod document;

@@ -88,9 +88,9 @@ impl StoppedMap {
             other: other as u64,
             flags: 0,
         };
-        // SAFETY: `key` is null or points to a live u32, the key size of every map given here.
-        // `other` is null, or points to what the command writes: a key, or a u64, the value size of
-        // every such map. The struct's size is passed.
+        // SAFETY: `key` is null or points to a live u32, the key size of every map given here. `other` is null, or
+        // points to the command's output: a key, or a u64, the value size of every such map. The struct's size is
+        // passed.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_bpf,

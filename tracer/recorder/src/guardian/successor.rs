@@ -2,10 +2,10 @@
 //!
 //! gctrace and its guardian may be killed together while a program is stopped, and no stop ends by
 //! itself: a SIGSTOP lasts until a SIGCONT. A BPF timer could send one, but it is canceled once no
-//! process has its map open (`bpf_map_put_uref` in kernel/bpf/syscall.c), unless the map is pinned:
-//! that needs a mounted bpffs, and leaves a file when all are killed. So a third process waits. It
-//! holds what the guardian holds and has a name of its own, so that neither `killall gctrace` nor `killall gc-guardian`
-//! reaches it. A successor that takes over forks the next.
+//! process has its map open (`bpf_map_put_uref` in kernel/bpf/syscall.c), unless the map is pinned: that needs a
+//! mounted bpffs, and leaves a file when all are killed. So a third process waits. It has the guardian's descriptors
+//! and a name of its own, so that neither `killall gctrace` nor `killall gc-guardian` reaches it. A successor that
+//! takes over forks the next.
 
 use super::{DISMISSED, NAME, abandoned, set_name};
 use nix::sys::wait::waitpid;
@@ -16,8 +16,8 @@ use std::io::{PipeWriter, Write};
 /// Name of the process while it waits, at most 15 bytes (`TASK_COMM_LEN`).
 const WAITING: &str = "gc-successor";
 
-/// The guardian's handle on its successor. Nothing happens to a dropped one but what happens when
-/// the guardian is killed: it takes over.
+/// The guardian's handle on its successor. Dropping it has the same effect as a kill of the guardian: the successor
+/// takes over.
 #[derive(Debug)]
 pub(super) struct Successor {
     process: Pid,
@@ -48,8 +48,8 @@ impl Successor {
         }
     }
 
-    /// Ends it, and waits for that. It does nothing else meanwhile, so it needs no timeout unless
-    /// somebody stopped it; gctrace does not wait longer than its patience then.
+    /// Ends it, and waits for that. It does nothing else meanwhile, so it needs no timeout unless another process
+    /// stopped it; even then gctrace waits no longer than its patience.
     pub(super) fn dismiss(mut self) {
         // It may have been killed already; ignore EPIPE and ECHILD.
         let _ = self.pipe.write_all(&[DISMISSED]);

@@ -107,7 +107,7 @@ fn beside() -> anyhow::Result<Vec<u8>> {
     let Some(rights) = trust::rights_beyond_user(true) else {
         return std::fs::read(&path).with_context(cannot_read);
     };
-    // gctrace itself loads its NVML: the owner of gctrace's file decides what that runs.
+    // gctrace itself loads its NVML: the owner of gctrace's file decides its contents.
     let owner = std::fs::metadata("/proc/self/exe")?.uid();
     let opened = trust::open(&path, owner);
     let mut file =
@@ -117,8 +117,8 @@ fn beside() -> anyhow::Result<Vec<u8>> {
     Ok(contents)
 }
 
-/// The folders for copies, best first. Those for temporary files are last, as the system may empty
-/// them during a long run, and left out where no file in them is trusted.
+/// The folders for copies, best first. Folders for temporary files are last, since the system may empty them during a
+/// long run; they are left out where no file in them is trusted.
 pub(super) fn places() -> Vec<PathBuf> {
     let user = Uid::effective();
     let temporary = [PathBuf::from("/var/tmp"), temporary_directory()];

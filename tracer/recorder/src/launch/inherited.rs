@@ -59,8 +59,8 @@ impl InheritedState {
     pub(super) fn restore(&self) -> io::Result<()> {
         for (resource, limit) in LIMITS.iter().zip(self.limits) {
             if let Some(limit) = limit {
-                // SAFETY: the limit is a valid struct. What we did not change cannot be refused,
-                // and the start must not fail because of a limit.
+                // SAFETY: the limit is a valid struct. An unchanged limit cannot be refused, and the start must not
+                // fail because of a limit.
                 let _ = unsafe { libc::setrlimit(*resource, &raw const limit) };
             }
         }

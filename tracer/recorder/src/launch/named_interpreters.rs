@@ -31,10 +31,9 @@ impl LaunchPlan {
         matches!(kind, Some(ProgramKind::Static | ProgramKind::NeedsLibpython { .. }))
     }
 
-    /// Executable files that may be interpreters or lead to one, with links resolved: those named
-    /// by a word of the command line (`sudo -u x /usr/bin/python3`, and the words of `sh -c
-    /// '...'`), by first lines of scripts among them, by `VIRTUAL_ENV` and `CONDA_PREFIX`, and
-    /// `python3` and `python` in `PATH`.
+    /// Executable files that may be interpreters or lead to one, with links resolved: files named by a word of the
+    /// command line (`sudo -u x /usr/bin/python3`, and the words of `sh -c '...'`), by first lines of scripts among
+    /// them, by `VIRTUAL_ENV` and `CONDA_PREFIX`, and `python3` and `python` in `PATH`.
     pub fn named_interpreters(&self) -> Vec<PathBuf> {
         self.with_users_rights(|| {
             let mut named = NamedInterpreters { environment: &self.environment, files: Vec::new() };

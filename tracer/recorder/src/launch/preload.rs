@@ -44,7 +44,7 @@ const MOST_BYTES: u64 = 256 << 20;
 pub struct InjectionPlan {
     /// The path of the library.
     pub library: PathBuf,
-    /// What the library is to record, as its environment variable will state it.
+    /// The sources for the library to record, as its environment variable will state them.
     pub options: gctrace_ring::InjectOptions,
     /// The function of `--step-function`.
     pub step_function: Option<String>,
@@ -129,7 +129,7 @@ fn shown(folders: &[PathBuf]) -> String {
 }
 
 impl LibraryError {
-    /// What the user can do about it, with the command to type.
+    /// The remedy for the user, with the command to type.
     pub fn remedy(&self) -> String {
         match self {
             Self::NotFound { .. } => {
@@ -286,7 +286,7 @@ fn folders_beside() -> Vec<PathBuf> {
     let program = std::env::current_exe().ok();
     let mut folders = Vec::new();
     if let Some(folder) = program.as_deref().and_then(Path::parent) {
-        // Cargo leaves old copies behind: the newest is the one of this build.
+        // Cargo leaves old copies behind: the newest is from this build.
         let built: fn(&PathBuf) -> Option<SystemTime> =
             |folder| folder.join(LIBRARY).metadata().ok()?.modified().ok();
         folders = vec![folder.to_owned(), folder.join("deps")];
@@ -328,9 +328,8 @@ fn usable(file: &Path, launch: &LaunchPlan, places: &[PathBuf]) -> Result<PathBu
     Ok(path)
 }
 
-/// A private copy of a file that no other user can replace now, but later: programs load the library
-/// whenever they start others, and files in `/tmp` may be removed while they run. `None`: no place
-/// can have it.
+/// A private copy of a file that another user can replace later, although not now: programs load the library whenever
+/// they start others, and files in `/tmp` may be removed while they run. `None`: no place can have it.
 fn kept_elsewhere(
     path: &Path,
     launch: &LaunchPlan,

@@ -78,7 +78,7 @@ impl SignalPolicy {
         self.phase = RecordPhase::WithCommand;
     }
 
-    /// Decides what to do about a signal.
+    /// Decides how to react to a signal.
     pub fn decide(&mut self, received: ReceivedSignal) -> SignalDecision {
         let ReceivedSignal { signal, origin } = received;
         match (self.phase, origin) {

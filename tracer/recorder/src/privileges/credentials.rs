@@ -105,7 +105,7 @@ fn has_ptrace() -> bool {
 
 /// The capability bounding set of this process, one bit per capability.
 pub(super) fn bounding() -> u64 {
-    // SAFETY: plain numbers. What the kernel does not know is an error, and not in the set.
+    // SAFETY: plain numbers. A capability that the kernel does not know is an error, and not in the set.
     let has = |bit: &u64| unsafe { libc::prctl(libc::PR_CAPBSET_READ, *bit, 0, 0, 0) } == 1;
     (0..CAPABILITIES).filter(has).fold(0, |set, bit| set | 1 << bit)
 }

@@ -59,7 +59,7 @@ pub struct PrivilegeFacts {
 }
 
 impl PrivilegeFacts {
-    /// Reads the facts about this process and its kernel; what cannot be read gets a default.
+    /// Reads the facts about this process and its kernel; unreadable ones get a default.
     pub fn gather() -> Self {
         let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("gctrace"));
         Self {

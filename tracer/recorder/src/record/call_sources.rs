@@ -25,7 +25,7 @@ pub struct CallSources {
 
 #[derive(Default)]
 struct ProcessCalls {
-    /// CUPTI reports the calls since each of these times, CLOCK_MONOTONIC in ns.
+    /// CUPTI reports the calls from each of these times on, CLOCK_MONOTONIC in ns.
     cupti_since_ns: Vec<u64>,
     without_cupti: bool,
     /// When gctrace started to wait for CUPTI; `None` if it does not.
@@ -65,8 +65,8 @@ impl CallSources {
         self.processes.remove(&pid);
     }
 
-    /// Whether a process with CUDA libraries needs no probes on its driver and runtime calls. It is
-    /// waited for from the first time on.
+    /// Whether a process with CUDA libraries needs no probes on its driver and runtime calls. The wait for CUPTI starts
+    /// when this is first asked.
     pub fn is_left_to_cupti(&mut self, pid: u32) -> bool {
         let Some(library) = &self.library else {
             return false;

@@ -36,8 +36,8 @@ impl Default for CellNames {
 }
 
 impl CellNames {
-    /// The name, in the form of IPython's own that has the number, of a file of code that has none; `None` if it
-    /// is no cell, or its number is not known.
+    /// The name with the number, in IPython's own form, for a code file without a number; `None` if it is no cell, or
+    /// its number is unknown.
     pub(crate) fn numbered(&mut self, pid: u32, file: &str) -> Option<&str> {
         let is_cell = cell_name(file).is_some_and(|name| name == "In [?]");
         is_cell.then_some(())?;

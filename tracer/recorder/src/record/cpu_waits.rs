@@ -1,8 +1,7 @@
 //! How long the threads that collect waited for a CPU, by the kernel's own count, whatever source records
 //! them.
 //!
-//! Owns when it is read: less and less often, so that readings are never more than a 64th of the
-//! recorded time apart, or 100 ms.
+//! Owns the times of the readings: less and less often, at most a 64th of the recorded time apart, or 100 ms.
 
 use crate::record::output::RecordSink;
 use gctrace_event::{Pause, Pressure, Record};
@@ -10,11 +9,11 @@ use gctrace_probes::proc_status::{self, ThreadTimes};
 use gctrace_units::{after, beyond};
 use std::collections::{BTreeMap, HashMap};
 
-/// Time between two readings of a process, at least.
+/// Least time between two readings of a process.
 const SHORTEST_NS: u64 = 100_000_000;
 /// Part of the time since the first reading until the next one.
 const PART: u64 = 64;
-/// Threads of a process that are read: its first ones.
+/// Maximum number of threads of a process to read: its first ones.
 const THREADS: usize = 64;
 
 /// By process.
@@ -65,7 +64,7 @@ impl CpuWaits {
 }
 
 impl ProcessWaits {
-    /// What its threads have used and waited since each was first seen; `None` if none is left.
+    /// Time that its threads have used and waited since each was first seen; `None` if none is left.
     fn read(&mut self, pid: u32, now_ns: u64) -> Option<ThreadTimes> {
         if self.first_ns == 0 {
             self.first_ns = now_ns;
@@ -96,7 +95,7 @@ mod tests {
         let thread = std::fs::read_link("/proc/thread-self").unwrap();
         let tid = thread.file_name().unwrap().to_str().unwrap().parse().unwrap();
         let pid = std::process::id();
-        // The kernel counts what a thread used when it gives up its CPU.
+        // The kernel counts a thread's time when it gives up its CPU.
         std::thread::sleep(std::time::Duration::from_millis(1));
         let mut waits = CpuWaits::default();
         waits.pause(&Pause { pid, tid, ..Pause::default() });

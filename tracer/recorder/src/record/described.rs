@@ -30,7 +30,7 @@ impl DescribedProcess {
         Self { process, named_threads: HashSet::new() }
     }
 
-    /// Reads what `/proc` has, except the command line.
+    /// Reads the facts in `/proc`, except the command line.
     pub(crate) fn look(&mut self) -> Option<ProcessStatus> {
         let pid = self.pid;
         let status = proc_status::status(pid).ok();

@@ -84,7 +84,7 @@ impl Examination {
         self.living.entry(pid).or_default().python |= python;
     }
 
-    /// It was examined: whether it contains Python, and why that is not seen, if so.
+    /// It was examined: whether it contains Python, and if that is not seen, why.
     pub fn record_examined(&mut self, pid: u32, (armed, unprobed): (bool, Option<Unexamined>)) {
         match unprobed.filter(|_| !armed) {
             Some(why) => self.unexamined(pid, why),

@@ -50,7 +50,7 @@ pub(crate) struct InProcessSource {
     connections: RingConnections,
     /// The listener, open connections and all living processes.
     waiting: Epoll,
-    /// What the library is to record.
+    /// The sources for the library to record.
     options: InjectOptions,
     processes: HashMap<u32, InjectedProcess>,
     clocks: ProcessClocks,
@@ -87,7 +87,7 @@ struct InjectedStats {
     kept: KeptMemory,
     /// Children that were forked and have no ring, to be recorded.
     forked: Vec<InjectedProcessFacts>,
-    /// Of the rings that are closed.
+    /// Of the closed rings.
     cost: LibraryCost,
     /// As `lost`, not yet written.
     lost_by_process: BTreeMap<(u32, &'static str), u64>,
@@ -115,8 +115,8 @@ struct CuptiOverhead {
 }
 
 impl InProcessSource {
-    /// Creates the private folder and listens in it. `describes_processes`: there are no probes to
-    /// describe them; `injection`: what the library is to record.
+    /// Creates the private folder and listens in it. `describes_processes`: there are no probes to describe them;
+    /// `injection`: the sources for the library to record.
     pub(crate) fn start(
         invoker: &Invoker,
         as_root: bool,
@@ -305,7 +305,7 @@ impl InProcessSource {
         let ahead_ns = self.clocks.ahead_ns(pid, assumed).unwrap_or(parents_ns);
         let since_ns = facts.process.since_ns.saturating_add_signed(parents_ns);
         facts.process.since_ns = since_ns.saturating_add_signed(ahead_ns.saturating_neg());
-        // Its id is whatever a program has written into its memory.
+        // Its id is read from the program's memory, and may be any number.
         let user = std::fs::metadata(format!("/proc/{pid}")).map(|entry| entry.uid());
         let is_foreign = user.is_ok_and(|uid| !self.owner.accepts(pid, uid));
         if is_foreign || self.processes.contains_key(&pid) {
@@ -393,7 +393,7 @@ impl Source for InProcessSource {
         for process in self.processes.values() {
             process.add_cost(&mut cost);
         }
-        // With probes, if what those cost is known too.
+        // With probes, if their cost is known too.
         losses.cost_ns = match (self.stats.describes_processes, losses.cost_ns) {
             (false, None) => None,
             (_, probes_ns) => Some(sum(probes_ns.into_iter().chain([cost.total_ns()]))),

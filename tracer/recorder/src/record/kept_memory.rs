@@ -1,7 +1,7 @@
-//! What the C libraries of recorded processes keep of what the programs freed.
+//! Memory that programs freed and the C libraries of recorded processes keep.
 //!
-//! A look goes through the chunks of a heap, up to some 50 ms: all take the CPU for at most one fiftieth of the time,
-//! and only large processes are looked at.
+//! A look goes through the chunks of a heap, up to some 50 ms: all looks together take the CPU for at most one fiftieth
+//! of the time, and only large processes are looked at.
 
 use super::output::memory_interval_ns;
 use crate::clock;
@@ -24,7 +24,7 @@ pub(crate) struct KeptMemory {
 }
 
 impl KeptMemory {
-    /// What its C library keeps, in bytes, if it is time to look. `resident_bytes`: as last read.
+    /// Memory that its C library keeps, in bytes, if it is time to look. `resident_bytes`: as last read.
     pub(crate) fn look(
         &mut self,
         pid: u32,

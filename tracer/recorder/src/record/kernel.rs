@@ -1,7 +1,7 @@
 //! The kernel's probes: one of the two sources of a recording.
 //!
-//! Owns the state that probes need between events, and what happens when they are polled, attached
-//! and detached. `kernel/process_events.rs` handles the events of processes.
+//! Owns the state that probes need between events, and their polling, attaching and detaching.
+//! `kernel/process_events.rs` handles the events of processes.
 
 mod allocations;
 mod counters;
@@ -160,7 +160,7 @@ impl KernelSource {
         self.newcomers = Some(ProcessAttacher::new());
     }
 
-    /// Measures what a probe costs while the recording goes on.
+    /// Measures the cost of a probe while the recording goes on.
     pub fn measure_cost(&mut self, config: &RecordConfig) {
         match MeasuredCost::start(config) {
             Ok(cost) => self.cost = Some(cost),

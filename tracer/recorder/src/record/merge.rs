@@ -79,7 +79,7 @@ impl ClockCheck {
         !is_probed(pause) && self.probed.get(&kind).is_some_and(|count| *count > 0)
     }
 
-    /// The same of a pause that waits no longer; each of the probes stands for one.
+    /// The same for a pause that waits no longer; each pause of the probes stands for one.
     fn leave_out(&mut self, pause: &Pause) -> bool {
         let is_left_out = self.is_of_other(pause);
         if is_left_out {
@@ -154,12 +154,12 @@ impl PauseMerger {
         released
     }
 
-    /// No more pauses will come: releases all that wait.
+    /// No more pauses will come: releases all waiting ones.
     pub(crate) fn finish(&mut self) -> Vec<Pause> {
         self.release_if(|_, _| true)
     }
 
-    /// By process the number of pauses of the library that are left out, as its clock is another one.
+    /// By process the number of pauses of the library that are left out, since its clock is another one.
     pub(crate) fn of_other_clocks(&self) -> &BTreeMap<u32, u64> {
         &self.clocks.other
     }

@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The sources that a recording uses, and what to report about that choice.
+/// The sources that a recording uses, and the report about that choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModeDecision {
     /// Whether probes, the injected library or both record collections.
@@ -42,7 +42,7 @@ impl ModeDecision {
 /// One line at the start of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModeSummary {
-    /// How it is recorded, why, and what that misses.
+    /// How it is recorded, why, and its gaps.
     pub sentence: String,
     /// How to record more or find out why not, printed in parentheses after the sentence.
     pub more: &'static str,
@@ -75,7 +75,7 @@ pub struct ModeFacts {
     pub foreign_injection: Option<OsString>,
     /// The library, usable for the command. Looked for only if it may be needed.
     pub library: Option<Result<PathBuf, LibraryError>>,
-    /// What prevents loading it into the command.
+    /// Obstacles to loading it into the command.
     pub obstacles: Vec<PreloadObstacle>,
 }
 

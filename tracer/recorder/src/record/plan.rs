@@ -1,4 +1,4 @@
-//! What `ebpf` and the trace need of what `probes` found. Pure.
+//! The results of `probes` that `ebpf` and the trace need. Pure.
 
 use gctrace_cpython::FrameLayout;
 use gctrace_ebpf::PlannedPoint;

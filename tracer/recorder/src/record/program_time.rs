@@ -31,7 +31,7 @@ impl ProgramTime {
         }
     }
 
-    /// What all have used: `ended_ns` of a command that has ended, and these that still run.
+    /// CPU time of all: `ended_ns` of a command that has ended, and of these that still run.
     pub(super) fn until_now(
         &self,
         ended_ns: Option<u64>,

@@ -34,14 +34,14 @@ use thinned::WaitingRecords;
 use thinning::{Kind, Thinning, WrittenSegment};
 use unwritten::{Unwritten, cannot_create};
 
-/// Parts of the time that is kept.
+/// Number of parts of the time to keep.
 const PARTS_OF_TIME: u32 = 10;
-/// Parts of the size that is kept.
+/// Number of parts of the size to keep.
 const PARTS_OF_SIZE: u64 = 16;
 /// Longest and shortest segment.
 const LONGEST: Duration = Duration::from_secs(600);
 const SHORTEST: Duration = Duration::from_millis(100);
-/// What a killed gctrace can lose. More often, flushes would take two bytes of each pause.
+/// The longest time that a killed gctrace can lose. If more frequent, flushes would take two bytes of each pause.
 const FLUSH_NS: u64 = 1_000_000_000;
 /// After a write failed, the next attempt.
 const RETRY_NS: u64 = 10_000_000_000;
@@ -217,7 +217,7 @@ impl SegmentedTrace {
         self.requests.asked = Some(who);
     }
 
-    /// Whether [`SegmentedTrace::turn`] has something to do; flushes what waits.
+    /// Whether [`SegmentedTrace::turn`] has something to do; flushes waiting records.
     pub fn is_due(&mut self, now: Now) -> bool {
         let now_ns = now.monotonic_ns;
         self.now = now;
@@ -373,7 +373,7 @@ impl SegmentedTrace {
         self.closed.push_back(ClosedSegment { number, end_ns: ended_ns, bytes });
     }
 
-    /// Starts a segment, where the disk is full in place of the oldest ones; the last one stays.
+    /// Starts a segment. If the disk is full, it replaces the oldest ones; the last one stays.
     fn open(&mut self, now: Now, lost: &BTreeMap<String, u64>) {
         loop {
             match self.try_open(now) {

@@ -98,7 +98,7 @@ pub(super) enum SliceName<'a> {
     Own(&'a str),
 }
 
-/// What else is known of an interval.
+/// Other known facts of an interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Note<'a> {
     Number(u64),

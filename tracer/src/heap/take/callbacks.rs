@@ -31,12 +31,11 @@ use std::time::{Duration, Instant};
 /// at once.
 const MOST_PENDING: usize = 64;
 
-/// A heap that was last read through in less than this is read through once more while the program
-/// waits: nothing changes then, so nothing can be missing. Six times as long would still fit into the
-/// 2 s that it waits.
+/// If a heap was last read through in less than this, it is read through once more while the program waits: nothing
+/// changes then, so nothing can be missing. Six times as long would still fit into the 2 s of its wait.
 const SHORT_PASS: Duration = Duration::from_millis(300);
 
-/// What the library in the command's processes reports.
+/// The reports of the library in the command's processes.
 pub(super) struct HeapCallbacks<'config> {
     config: &'config TakeHeapArgs,
     at_full: NonZeroU32,
@@ -53,7 +52,7 @@ pub(super) struct HeapCallbacks<'config> {
     _folder: InjectFolder,
 }
 
-/// What processes have reported.
+/// The reports of processes so far.
 #[derive(Default)]
 struct SeenCollections {
     pids: BTreeSet<u32>,

@@ -1,7 +1,6 @@
 //! Samples of a snapshot.
 //!
-//! Owns how samples are labeled, and the choice of processes on the page. `families.rs` says what
-//! each metric shows.
+//! Owns how samples are labeled, and the choice of processes on the page. `families.rs` has the meaning of each metric.
 
 use crate::top::metrics::labels;
 use gctrace_analysis::figure::{Label, Unit, Value, number};

@@ -29,7 +29,7 @@ pub(super) struct MetricFamily {
 /// Finds the samples of a family.
 type Samples = Box<dyn for<'a> Fn(&'a MetricsFigures) -> Vec<LabeledValue<'a>> + Send + Sync>;
 
-/// What no snapshot has.
+/// Figures that no snapshot has.
 const PAGE: &[Figure<MetricsFigures>] = &[metric(
     "processes_left_out",
     (Unit::Count, Nature::Level, None),

@@ -40,7 +40,7 @@ pub(crate) struct ViewFrame<'a> {
     pub(crate) command: Option<&'a str>,
     /// UTC offset of local time in seconds.
     pub(crate) utc_offset_s: i64,
-    /// What the terminal can show; drawing itself assumes all of it.
+    /// Capabilities of the terminal; drawing itself assumes all of them.
     pub(crate) theme: Theme,
 }
 
@@ -82,7 +82,7 @@ fn length<T>(lines: &[T]) -> u16 {
     text::cells(lines.len())
 }
 
-/// Height of the lower pane: what the table leaves, but at least a useful minimum.
+/// Height of the lower pane: the rest below the table, but at least a useful minimum.
 fn lower_height(frame: &ViewFrame<'_>, screen: u16, left: u16) -> u16 {
     let lower = frame.state.lower;
     if screen < WITH_LOWER && lower == LowerPane::Log {

@@ -97,7 +97,7 @@ fn line(raw: &str) -> String {
     text::clean(&last.replace('\t', " ")).trim_end().to_owned()
 }
 
-/// What of a text is no ECMA-48 sequence.
+/// The parts of a text outside ECMA-48 sequences.
 #[derive(Default)]
 struct PlainText(String);
 

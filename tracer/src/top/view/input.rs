@@ -142,7 +142,7 @@ fn function_key(letter: u8) -> Option<KeyCode> {
     })
 }
 
-/// Parses what follows `ESC [`: parameters and a final byte (ECMA-48, 5.4).
+/// Parses the bytes after `ESC [`: parameters and a final byte (ECMA-48, 5.4).
 fn control_sequence(rest: &[u8]) -> ParsedInput {
     // F1 to F5 of the Linux console.
     if let [b'[', letter, ..] = *rest {
@@ -207,7 +207,7 @@ fn modifiers(parameter: u16) -> KeyModifiers {
         .collect()
 }
 
-/// An xterm SGR report: button, column and row, both from 1. `None` for one with a column or row 0.
+/// An xterm SGR report: button, column and row, both from 1. `None` if its column or row is 0.
 fn mouse(report: &[u8], pressed: bool) -> Option<Event> {
     let &[Some(button), Some(column), Some(row)] = numbers(report).as_slice() else {
         return None;

@@ -175,7 +175,7 @@ fn without_directory(word: &str) -> &str {
     if is_path { file_name(word) } else { word }
 }
 
-/// Options of python that take no value and do not select what runs.
+/// Options of python that take no value and do not select the code to run.
 fn is_plain_option(word: &str) -> bool {
     let is_plain = |letter| "bBdEiIOPqsSuvx".contains(letter);
     word.strip_prefix('-')

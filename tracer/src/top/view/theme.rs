@@ -1,7 +1,7 @@
 //! Styles, and their reduction for terminals without colors or Unicode.
 //!
-//! Everything is drawn with colors and Unicode; [`Theme::finish`] removes what the terminal cannot
-//! show or the user does not want. No information is conveyed by color alone.
+//! Everything is drawn with colors and Unicode; [`Theme::finish`] removes styles and characters that the terminal
+//! cannot show or the user does not want. No information is conveyed by color alone.
 
 use crate::variables::text;
 use ratatui::buffer::{Buffer, Cell};
@@ -79,7 +79,7 @@ impl Theme {
         Self { colors, unicode: !console && locale.is_some_and(|locale| is_utf8(&locale)) }
     }
 
-    /// Removes what the terminal cannot show.
+    /// Removes styles and characters that the terminal cannot show.
     pub(crate) fn finish(self, buffer: &mut Buffer) {
         if self.colors && self.unicode {
             return;

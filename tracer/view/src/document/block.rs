@@ -126,9 +126,9 @@ impl From<Paragraph> for Block {
 pub struct Paragraph {
     /// An empty one is left out.
     pub text: String,
-    /// What the first line starts with.
+    /// The start of the first line.
     pub first: String,
-    /// What the other lines start with.
+    /// The start of the other lines.
     pub indent: &'static str,
     /// At the right end of the last line, or below it where there is no room; may be empty.
     pub aside: String,
@@ -185,11 +185,11 @@ pub fn line(text: impl Into<String>) -> Block {
 pub struct AdviceBlock {
     /// Its place in the list, from 1.
     pub number: usize,
-    /// What to change.
+    /// The change.
     pub action: String,
     /// Why.
     pub why: String,
-    /// What that saves; may be empty, as what follows.
+    /// The saving; may be empty, like the fields below.
     pub saves: String,
     /// The change, as code.
     pub code: String,

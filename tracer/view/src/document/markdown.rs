@@ -29,7 +29,7 @@ pub fn escaped(text: &str) -> String {
     plain
 }
 
-/// A block, and what separates it from the next one.
+/// A block, and the separator before the next one.
 fn block_text(block: &Block) -> String {
     match block {
         Block::Paragraph(of) => {

@@ -38,7 +38,7 @@ pub struct Cell {
     pub fitted: Option<Rc<dyn Fn(usize) -> String>>,
     /// Below the text; may be empty.
     pub below: String,
-    /// What a page sorts it by; empty: by its text.
+    /// The sort value on a page; empty: its text.
     pub value: String,
     /// Width of the bar behind it on pages, in percent; empty without one.
     pub bar: String,
@@ -94,7 +94,7 @@ impl Cell {
 }
 
 impl Table {
-    /// A table without rows. `names` are its columns'; those at the places in `left` are left-aligned, all others
+    /// A table without rows. `names` are its columns'; columns at the places in `left` are left-aligned, all others
     /// right-aligned.
     pub fn new(names: &[&str], left: &[usize]) -> Self {
         let column = |(place, name): (usize, &&str)| Column {
@@ -119,7 +119,7 @@ impl Table {
     }
 }
 
-/// A table that grows by columns; `R` is what a row shows.
+/// A table that grows by columns; `R` is the subject of a row.
 #[derive(Debug)]
 pub struct TableOf<R> {
     rows: Vec<R>,

@@ -30,7 +30,7 @@ pub fn blocks_text(blocks: &[Block], style: Style) -> String {
     lines(blocks, style).into_iter().map(|line| line + "\n").collect()
 }
 
-/// Blocks as lines that are no longer than the style's width, but for what may not be broken.
+/// Blocks as lines within the style's width, except for unbreakable ones.
 pub fn lines(blocks: &[Block], style: Style) -> Vec<String> {
     blocks.iter().flat_map(|block| block_lines(block, style)).collect()
 }
@@ -79,7 +79,7 @@ fn paragraph_lines(paragraph: &Paragraph, style: Style) -> Vec<String> {
     lines.into_iter().map(colored).collect()
 }
 
-/// A command that does not fit is broken: it is still one to copy.
+/// The lines of a command. A command that does not fit is broken; it can still be copied.
 fn command_lines(what: &str, command: &str, style: Style) -> Vec<String> {
     const BEHIND: &str = "             ";
     let first = format!("{:<1$}", format!("{what}:"), BEHIND.len());

@@ -1,4 +1,4 @@
-//! What explicit cleanup is worth.
+//! The value of explicit cleanup.
 
 use crate::document::Section;
 use gctrace_analysis::report::{ProcessReport, Report};

@@ -1,4 +1,4 @@
-//! The text of `gctrace compare`: what changed, the verdict, the figures.
+//! The text of `gctrace compare`: the changes, the verdict, the figures.
 //!
 //! Owns its layout, at most 40 lines; the verdict is a sentence of the analysis.
 
@@ -40,7 +40,7 @@ pub fn comparison(comparison: &Comparison, style: Style) -> Vec<Section> {
     sections.map(|(heading, blocks)| Section::new(heading, blocks)).into()
 }
 
-/// A fact as people call it.
+/// The name of a fact for people.
 pub fn fact_name(fact: FactId) -> &'static str {
     match fact {
         FactId::Interpreter => "Python",
@@ -253,7 +253,7 @@ pub(super) fn remarks(comparison: &Comparison) -> Block {
     plain(notes.join(" "))
 }
 
-/// `None` for what the sentence says.
+/// `None` if the sentence has it already.
 fn remark(note: ComparisonNote) -> Option<&'static str> {
     Some(match note {
         ComparisonNote::OneRun => return None,

@@ -63,7 +63,7 @@ fn tables(cpu: &CpuReport) -> [Block; 2] {
     [table("Python line", lines.collect()), table("machine code of", files.collect())]
 }
 
-/// What main threads waited for, and what others did meanwhile.
+/// The waits of main threads, and the activity of others meanwhile.
 pub(crate) fn off_cpu(report: &Report) -> Section {
     let mut blocks = Vec::new();
     let with = report.cpu.iter().filter_map(|cpu| Some((cpu, cpu.main_thread.as_ref()?)));
@@ -139,7 +139,7 @@ fn meanwhile_table(what: &str, meanwhile: &MeanwhileReport, places: ShortPlaces<
         .into()
 }
 
-/// From this share of the pauses off CPU on, the machine is named as a cause.
+/// If at least this share of the pauses was off the CPU, the machine is named as a cause.
 const BUSY_MACHINE: f64 = 0.2;
 
 pub(crate) fn processor(report: &Report) -> Section {
@@ -177,7 +177,7 @@ pub(crate) fn processor(report: &Report) -> Section {
     Section::of_sentences("CPU time", &sentences)
 }
 
-/// What the main thread of the process with the most CPU time did.
+/// The activity of the main thread of the process with the most CPU time.
 pub(crate) fn main_thread(report: &Report) -> Vec<Block> {
     let Some((whole_ns, times)) = main_thread_times(report) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The short report: what the collector costs, what to change, where it comes from.
+//! The short report: the cost of the collector, the changes to make, the lines of the cost.
 //!
 //! Owns the default output of `gctrace analyze`, at most 24 lines, and the verdict at the end
 //! of a recording. The full report has the evidence.
@@ -41,8 +41,8 @@ pub fn first_screen(report: &Report, traces: &[String], style: Style) -> Vec<Sec
     let mut used = length(&head) + 1 + length(&rest);
     used += if change.is_empty() { 0 } else { length(&change) + 2 };
     let context = context(report, of_run, style.width());
-    // At least the first line: the verdict is nothing without a place. What comes first of the rest is worth more than
-    // the last one.
+    // At least the first line: the verdict is nothing without a place. The first of the rest are worth more than the
+    // last one.
     let first = context.first().map_or(0, |blocks| length(blocks) + 1);
     let least = PLACES_SHOWN - 1;
     let room = LINES.saturating_sub(used + 2);
@@ -65,11 +65,10 @@ pub fn first_screen(report: &Report, traces: &[String], style: Style) -> Vec<Sec
     ]
 }
 
-/// What else is to be known, the most useful first: each part is shown whole, where there is room. `width`: characters
-/// of a line.
+/// Further facts, the most useful first: each part is shown whole, where there is room. `width`: characters of a line.
 fn context(report: &Report, of_run: bool, width: usize) -> Vec<Vec<Block>> {
     let changes = report.advice.iter().any(is_change);
-    // That they free nothing is why they are not worth their time; what else runs is news.
+    // Freeing nothing is the reason why they are not worth their time; other activity is news.
     let freed = garbage::in_short(report, width);
     let (freed, freed_nothing) = match report.frees_nothing() {
         Some(true) => (None, freed),
@@ -105,7 +104,7 @@ pub fn verdict_lines(report: &Report) -> Vec<String> {
     lines(&blocks, Style::OF_FILES)
 }
 
-/// What the other phases lost, if that is worth a line and in no advice: `It paused also 160 ms of start-up (2.10 s).`
+/// The losses of other phases, if worth a line and in no advice: `It paused also 160 ms of start-up (2.10 s).`
 fn else_where(report: &Report) -> Option<String> {
     let phases = report.phases.as_ref()?;
     let whole_ns = phases.unhindered_ns().max(1);
@@ -115,7 +114,7 @@ fn else_where(report: &Report) -> Option<String> {
         (phases.judged != JudgedPhase::Training, "the time after it", &phases.training),
         (!is_exit_advised, "exit", &phases.exit),
     ];
-    // In-process the last collections are not recorded, but the time of all that an interpreter's end takes.
+    // In-process the last collections are not recorded; only the whole time of an interpreter's end is.
     let unseen = report.judged_process().and_then(|process| process.unseen.as_ref());
     let end_ns = unseen.and_then(|unseen| unseen.end_ns);
     let mut named = Vec::new();
@@ -167,7 +166,7 @@ pub(super) fn phases(phases: &PhasesReport) -> Vec<Block> {
     blocks
 }
 
-/// What the steps are known by.
+/// The evidence for steps.
 fn marks(mark: TrainingMark) -> &'static str {
     match mark {
         TrainingMark::ProfilerSteps => "the profiler's annotations",

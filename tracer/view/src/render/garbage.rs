@@ -1,4 +1,4 @@
-//! The section on what the collector frees (`--garbage`).
+//! The section on the objects that the collector frees (`--garbage`).
 
 use crate::document::{Block, Cell, INDENT, Section, Table, hanging, paragraph};
 use crate::text::{OrDash as _, mark};
@@ -15,9 +15,9 @@ const KINDS_SHOWN: usize = 10;
 const CYCLES_SHOWN: usize = 5;
 /// Characters of a line that are reserved for the figures beside a kind.
 const BESIDE_KIND: usize = 42;
-/// From this part of the most frequent kind on a kind is about as frequent.
+/// A kind with at least this part of the most frequent kind is about as frequent.
 const NEARLY: f64 = 0.5;
-/// From this share of all objects on a class is named in place of the most frequent kind.
+/// A class with at least this share of all objects is named in place of the most frequent kind.
 const GOOD_PART: f64 = 0.1;
 
 pub(crate) fn garbage(report: &Report) -> Section {
@@ -39,7 +39,7 @@ pub(crate) fn garbage(report: &Report) -> Section {
     Section::new("What the collector frees", blocks)
 }
 
-/// What collections gave back, with what their garbage owned.
+/// Memory that collections gave back, with the memory that their garbage owned.
 fn given_back(process: &ProcessReport) -> Option<String> {
     let memory = &process.memory;
     let freed = memory.freed_bytes.filter(|freed| *freed > 0)?;
@@ -92,7 +92,7 @@ fn rate_head(garbage: &GarbageReport) -> &'static str {
     }
 }
 
-/// What rates rest on.
+/// The basis of rates.
 fn rate_basis(garbage: &GarbageReport) -> Basis {
     let estimates = garbage.kinds.iter().filter_map(|kind| kind.estimate);
     let measured = estimates.into_iter().all(|estimate| estimate.basis == Basis::Measured);
@@ -197,7 +197,7 @@ fn cycles(garbage: &GarbageReport) -> Vec<Block> {
     blocks
 }
 
-/// That a frozen process still frees objects; `None` if it does not.
+/// A sentence that a frozen process still frees objects; `None` if it does not.
 fn after_freeze(process: &ProcessReport) -> Option<String> {
     let after = process.after_freeze.filter(|after_freeze| after_freeze.freed > 0)?;
     Some(format!(
@@ -214,7 +214,7 @@ fn after_freeze(process: &ProcessReport) -> Option<String> {
 fn functions(garbage: &GarbageReport) -> String {
     /// Lines named.
     const LINES: usize = 2;
-    /// Functions that are less of all objects than this are not.
+    /// Functions below this share of all objects are not named.
     const LEAST: f64 = 0.01;
     let functions = garbage
         .kinds
@@ -231,7 +231,8 @@ fn functions(garbage: &GarbageReport) -> String {
     if lines.is_empty() { String::new() } else { format!("; functions of {}", lines.join(" and ")) }
 }
 
-/// That what a process frees is not known, if it frees something; `None` also if its build has no list of it.
+/// A sentence that the freed objects of a process are unknown, if it frees some; `None` also if its build has no list
+/// of them.
 fn unexamined(process: &ProcessReport) -> Option<String> {
     let interpreter = process.interpreter.as_ref()?;
     let frees = process.pauses.collected > 0;
@@ -259,7 +260,7 @@ fn almost_nothing(phase: &PhaseReport) -> Option<String> {
     })
 }
 
-/// What the collector frees in a line or two, if collections matter.
+/// The objects that the collector frees, in a line or two, if collections matter.
 ///
 /// `width`: characters of the line.
 pub(super) fn in_short(report: &Report, width: usize) -> Option<String> {

@@ -21,10 +21,10 @@ const WORTH_TELLING: f64 = 0.05;
 const CAUSE_TOLD: f64 = 0.01;
 /// Causes named there.
 const CAUSES_TOLD: usize = 4;
-/// From this share of a row on a place is all of it.
+/// A place with at least this share of a row is named without its share.
 const NEARLY_ALL: f64 = 0.9;
 
-/// The first color of the page's for a cause of idle time; those before are of what a device does, or a thread.
+/// The page's first color for a cause of idle time; the colors before are for activities of a device, or a thread.
 pub(super) const FIRST_CAUSE: usize = 4;
 
 /// The page's color of a cause.
@@ -50,7 +50,7 @@ pub(crate) fn idle(report: &Report) -> Section {
     Section::new("Why the GPU was idle", blocks)
 }
 
-/// What a device's idle time is due to, and what to change.
+/// The causes of a device's idle time, and the changes to make.
 pub(super) fn explained(report: &Report, ledger: &IdleLedger) -> Vec<Block> {
     let mut blocks = vec![rows(ledger), Block::Note(notes(ledger))];
     blocks.extend(place_lines(ledger));
@@ -92,8 +92,8 @@ fn without_folder(ledger: &IdleLedger, names: &str) -> String {
     if folder.is_empty() { names.to_owned() } else { names.replace(folder, "") }
 }
 
-/// The waits of the device that waited for other ranks the longest, and what made those late; `None` of a
-/// device that seldom waits.
+/// The waits of the device that waited for other ranks the longest, and why those were late; `None` if the device
+/// seldom waits.
 fn longest_waits(report: &Report) -> Option<String> {
     let waited_ns =
         |ledger: &IdleLedger| ledger.rank_waits.iter().map(|wait| wait.time_ns).sum::<u64>();
@@ -128,7 +128,7 @@ fn waited(ledger: &IdleLedger, wait: &RankWait) -> String {
     format!("{share} for rank {}{}", wait.rank, gctrace_units::if_known(late))
 }
 
-/// What to change, the largest saving first.
+/// The changes to make, the largest saving first.
 fn remedies(ledger: &IdleLedger) -> Vec<Block> {
     let rows = ledger.rows.iter().filter_map(|row| Some((row.saves_ns?, row, row.remedy?)));
     let mut rows: Vec<_> = rows.collect();
@@ -229,8 +229,8 @@ fn placed(row: &IdleRow) -> impl Iterator<Item = &IdlePlace> {
     row.places.iter().filter(|place| share(place.time_ns, row.time_ns) >= CAUSE_TOLD)
 }
 
-/// The two places that cost the most, as in [`most`]: the second only where it is a part worth naming, without
-/// the call if it is the same. What the host does is named only where much of it is at one place.
+/// The two places that cost the most, as in [`most`]: the second only where it is a part worth naming, without the call
+/// if it is the same. The host's activity is named only where much of it is at one place.
 fn largest(row: &IdleRow) -> Option<String> {
     let first = most(row).or_else(|| {
         let place = row.places.first().filter(|_| row.cause != IdleCause::Host)?;
@@ -344,13 +344,13 @@ fn one_gap(number: usize, gap: &IdleGap, started_ns: u64) -> [Block; 3] {
     [hanging(sentence, INDENT, BELOW), before, after]
 }
 
-/// Colors of what a device does, or a thread; the first of a cause of idle time follows.
+/// Colors for activities of a device, or a thread; the first cause of idle time follows.
 pub(super) const WORK: usize = 0;
 pub(super) const IDLE: usize = 3;
 /// Color of the rest, without a cause: gray.
 pub(super) const REST: usize = 16;
 
-/// Why the GPU was idle that idled the longest, and what the others did.
+/// Why the GPU with the most idle time was idle, and the activity of the others.
 pub(crate) fn on_page(report: &Report) -> Section {
     let Some(ledger) = idlest(report) else {
         return Section::default();

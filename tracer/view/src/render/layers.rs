@@ -1,4 +1,5 @@
-//! PyTorch's memory by layer (`--layers`): the section, the sentence of the first screen, and what a page draws.
+//! PyTorch's memory by layer (`--layers`): the section, the sentence of the first screen, and the data that a page
+//! draws.
 
 use crate::document::{Block, Cell, Section, Table, line, paragraph};
 use crate::print::clean;
@@ -42,7 +43,7 @@ pub(crate) fn layers(report: &Report) -> Section {
     Section::new("Memory by layer (PyTorch)", blocks)
 }
 
-/// What the models of the process hold that holds the most, in a sentence: one of many ranks.
+/// Memory held by the models of the process with the most, in a sentence: one of many ranks.
 pub(crate) fn in_short(report: &Report) -> Option<String> {
     let of = report
         .processes

@@ -11,7 +11,7 @@ const SHOWN: usize = 3;
 /// Shortest time of a stated trend, in ns: less shows set-up rather than a leak.
 const SHORTEST_NS: u64 = 30_000_000_000;
 
-/// What may rise: its name, and how its numbers are written.
+/// A quantity that may rise: its name, and the form of its numbers.
 struct Kept {
     name: &'static str,
     of: fn(&HeapTrend) -> Option<Trend>,
@@ -118,7 +118,7 @@ fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<Block> {
     blocks
 }
 
-/// What a rise of few minutes without steps may be.
+/// A possible reason for a rise of few minutes without steps.
 const NO_LEAK_YET: &str = "It may be set-up still: a recording of ten minutes or more shows that.";
 
 /// The owner of rising resident memory.
@@ -174,7 +174,7 @@ fn long_duration(ns: u64) -> String {
     }
 }
 
-/// That a process keeps more and more; `None` if none does.
+/// A sentence that a process keeps more and more; `None` if none does.
 pub(super) fn in_short(report: &Report) -> Option<String> {
     let growing = report.processes.iter().filter_map(|process| {
         let trend = process.trend.as_ref().filter(|trend| trend.rises())?;

@@ -12,7 +12,7 @@ pub(crate) fn missing(report: &Report) -> Section {
     Section::new("Missing", items.map(|item| hanging(item, INDENT, "    ")).collect())
 }
 
-/// What a recorder has deleted.
+/// The data that a recorder has deleted.
 fn deleted(deleted: &DeletedReport) -> String {
     let longest =
         deleted.longest_ns.map_or(String::new(), |ns| format!(", longest {}", duration(ns)));
@@ -59,7 +59,7 @@ fn omitted_gpu_work(omitted: &OmittedGpuReport) -> String {
     )
 }
 
-/// What else a recorder only counted; `name` as in [`TraceEnd`].
+/// Other records that a recorder only counted; `name` as in [`TraceEnd`].
 fn omitted_others(name: &str, of: &PauseTotal) -> String {
     let what = match (SpacedClass::omitted_as(name), name) {
         (Some(SpacedClass::Samples), _) => {

@@ -1,11 +1,11 @@
-//! What to run next: commands to try a change, to see all evidence, to send the report.
+//! The next commands: to try a change, to see all evidence, to send the report.
 
 use crate::document::{Block, plain};
 use crate::setting;
 use gctrace_analysis::report::{Advice, AdviceId, Report};
 use gctrace_analysis::words;
 
-/// Longest command that can be copied still, in characters: with traces by the hundred it is none.
+/// Longest command that can still be copied, in characters: with traces by the hundred it cannot.
 const LONGEST: usize = 400;
 
 /// Whether an advice is a change to make.
@@ -35,7 +35,7 @@ pub(super) fn checks(report: &Report, traces: &str, shown: usize) -> Vec<(String
     commands
 }
 
-/// What to run next, where the `shown` first changes are on the screen.
+/// The next commands, if the `shown` first changes are on the screen.
 pub(super) fn next(report: &Report, traces: &[String], shown: usize) -> Vec<Block> {
     let traces = traces.join(" ");
     let mut commands = checks(report, &traces, shown);

@@ -1,4 +1,4 @@
-//! The section on what recording cost.
+//! The section on the cost of recording.
 
 use crate::document::Section;
 use crate::text::mark;
@@ -30,8 +30,8 @@ pub(crate) fn own_cost(report: &Report) -> Section {
     Section::of_sentences("Recording overhead", &sentences)
 }
 
-/// By how much recording slowed the program, in a sentence without its end; how much CPU time it took where the
-/// program's is unknown.
+/// By how much recording slowed the program, in a sentence without its end. If the program's CPU time is unknown: the
+/// CPU time that recording took.
 pub(crate) fn slowed(cost: &OverheadReport) -> Option<String> {
     let basis = mark(cost.basis);
     match slowed_by(cost) {
@@ -68,7 +68,7 @@ fn hits(probe: &ProbeReport) -> String {
     format!("{}: {}, {price}", probe.probe, counted(probe.hits, "hit"))
 }
 
-/// What the probes cost processes that were not recorded, if they hit any.
+/// The cost of probes to processes that were not recorded, if they hit any.
 pub(crate) fn cost_elsewhere(report: &Report) -> Option<String> {
     let probes = report.overhead.probes.iter().filter(|probe| probe.elsewhere);
     let costs: Vec<String> = probes

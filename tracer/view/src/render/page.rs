@@ -25,7 +25,7 @@ use gctrace_analysis::report::Report;
 use std::io;
 use std::path::PathBuf;
 
-/// A page, complete but for its data.
+/// A page, complete except for its data.
 #[derive(Template)]
 #[template(path = "page.html")]
 struct Page {
@@ -88,7 +88,7 @@ pub fn comparison_page(
     Page::text("before and after", sections, &data)
 }
 
-/// The command, or how many traces.
+/// The command, or the number of traces.
 fn title(report: &Report) -> String {
     let command = report.traces.first().filter(|trace| !trace.command.is_empty());
     match (report.traces.len() as u64 + report.traces_left_out, command) {

@@ -344,7 +344,7 @@ fn signed(ns: i64) -> String {
     }
 }
 
-/// Empty for a job with one communicator: it waited what its ranks did.
+/// Empty for a job with one communicator: its waits are the waits of its ranks.
 fn communicators(job: &RankedJob) -> Vec<Block> {
     let all: u64 = job.communicators.iter().map(|kind| kind.communicators).sum();
     if all < 2 {

@@ -20,7 +20,7 @@ const PROCESSES_SHOWN: usize = 10;
 /// Idle time of less than this part of a step is not explained, nor its causes of less than this part.
 const WORTH_EXPLAINING: u64 = 20;
 
-/// What steps by the profiler's annotations are, to follow "A step".
+/// The words for steps by the profiler's annotations, to follow "A step".
 const PROFILERS: &str = "is the profiler's";
 
 /// Lengths of steps, and comparisons of steps with and without full collections.
@@ -177,7 +177,7 @@ pub(crate) fn cold_steps(report: &Report) -> Option<String> {
     let process = processes.find(|process| process.pid == phases.pid)?;
     let comparison = &process.after_full;
     let difference = comparison.difference?;
-    // Longer steps are what a collection explains, a few more or by a few percent nobody acts on.
+    // Only longer steps are explained by a collection, and nobody acts on a few of them or on a few percent.
     let usual_ns = i64::try_from(comparison.other_median_ns?).ok()?;
     let matters = difference.median_ns >= usual_ns / COLD_FRACTION;
     (difference.is_significant() && matters && comparison.count >= FEWEST_COLD).then_some(())?;

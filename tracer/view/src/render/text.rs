@@ -75,7 +75,7 @@ pub(super) fn change(index: usize, advice: &Advice, report: &Report) -> Block {
     })
 }
 
-/// What an advice saves, and saved elsewhere, in a sentence or two; empty if it saves no time.
+/// The saving of an advice, also measured elsewhere, in a sentence or two; empty if it saves no time.
 fn saves(advice: &Advice, report: &Report) -> String {
     let saves = words::advice::saves(advice, report).map(|saves| format!("Saves {saves}."));
     let sentences: Vec<String> = saves.into_iter().chain(words::advice::measured(advice)).collect();

@@ -124,14 +124,14 @@ impl RingConnections {
         self.open.push((connection, until));
     }
 
-    /// Until the next tick: what cannot be accepted now would wake us again at once.
+    /// Until the next tick: connections that cannot be accepted now would wake us again at once.
     fn stop_listening(&mut self, waiting: &Epoll) {
         let _ = waiting.delete(&self.listener);
         self.is_listening = false;
     }
 }
 
-/// Descriptors kept free for taking a ring: the socket, what comes over it, a file of `/proc`.
+/// Descriptors kept free for taking a ring: the socket, the descriptors that come over it, a file of `/proc`.
 #[derive(Default)]
 struct DescriptorReserve(Vec<std::fs::File>);
 

@@ -264,7 +264,7 @@ fn open_place(place: &Path) -> anyhow::Result<File> {
     Ok(opened)
 }
 
-/// Room for what gctrace and the processes of a command write in the folder, in bytes: 16 reports.
+/// Room for the files of gctrace and the processes of a command in the folder, in bytes: 16 reports.
 const ROOM: u64 = 1 << 16;
 
 /// Whether ordinary users may write this much. Memory without a limit (`tmpfs` of size 0) has no

@@ -1,8 +1,7 @@
 //! Turns the records of CUPTI's ring into records of the trace. Pure.
 //!
-//! Calls and waits are kept until CUPTI has handed over everything of their time: of nested calls
-//! the outermost is written, and the recording of an event may come in a later record than the wait
-//! for it.
+//! Calls and waits are kept until CUPTI has handed over everything of their time: only the outermost of nested calls is
+//! written, and the recording of an event may come in a later record than the wait for it.
 
 use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use super::texts::{NAME_LOST, RingTexts};
@@ -24,12 +23,12 @@ const MAX_NAMES: usize = 1 << 16;
 const RECORDINGS: usize = 64;
 /// Maximum number of contexts with known devices.
 const MAX_CONTEXTS: usize = 1 << 16;
-/// Events that are kept.
+/// Maximum number of events kept.
 const MAX_EVENTS: usize = 1 << 16;
 /// `CUpti_ActivityOverheadKind`, COMMAND_BUFFER_FULL (CUDA 12.4 and later).
 const QUEUE_FULL: u32 = 6 << 16;
 
-/// Decoder of one process's ring of GPU work: what later records refer to, by id.
+/// Decoder of one process's ring of GPU work: the facts that later records refer to, by id.
 #[derive(Debug, Default)]
 pub(super) struct GpuRing {
     pid: u32,
@@ -152,7 +151,7 @@ impl GpuRing {
         }
     }
 
-    /// Writes what ended before the previous flush: a call may have ended after a flush, and those
+    /// Writes calls and waits that ended before the previous flush: a call may have ended after a flush, and calls
     /// nested in it before.
     fn flushed(&mut self, at_ns: u64, ring_events: &mut Vec<RingEvent>) {
         let until_ns = std::mem::replace(&mut self.flushed_ns, at_ns);

@@ -82,7 +82,7 @@ impl InjectedProcess {
             self.facts = self.facts.look_again(hello);
         }
         let pid = self.facts.process.pid;
-        // Where the ids of its children are known, they need no ring to be known.
+        // If the ids of its children mean the same here, the children are known without rings of their own.
         consumer.take_forks(hello.own_pid == pid);
         self.rings.push(OpenedRing {
             role: hello.role,
@@ -114,7 +114,7 @@ impl InjectedProcess {
         })
     }
 
-    /// Adds what the library has cost it so far.
+    /// Adds the library's cost to it so far.
     pub(super) fn add_cost(&self, cost: &mut LibraryCost) {
         for ring in &self.rings {
             cost.add(&ring.consumer);

@@ -1,4 +1,4 @@
-//! What the library cost the programs, as it measures that itself: entries of the recording's overhead.
+//! The library's cost to the programs, as it measures it itself: entries of the recording's overhead.
 
 use gctrace_event::{HitCost, ProbeCost};
 use gctrace_ring::{RingConsumer, WorkCost, WorkKind};
@@ -16,8 +16,7 @@ pub(super) struct LibraryCost {
 }
 
 impl LibraryCost {
-    /// Adds what the process of a ring has counted so far. A program can claim anything: sums
-    /// saturate.
+    /// Adds the counts of a ring's process so far. A program can claim anything: sums saturate.
     pub(super) fn add(&mut self, ring: &RingConsumer) {
         for (sum, more) in self.work.iter_mut().zip(ring.costs()) {
             add(sum, more);
@@ -40,7 +39,7 @@ impl LibraryCost {
         met(self.work.get(kind as usize))
     }
 
-    /// All of it that is likely, in ns.
+    /// The likely sum, in ns.
     pub(super) fn total_ns(&self) -> u64 {
         let entries = self.entries(0);
         let each = entries.iter().filter_map(|cost| Some(cost.hits as f64 * cost.ns_per_hit?));

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::record::output::RecordOutput;
 use std::collections::BTreeMap;
 
-/// Different sentences that are reported; they come from other processes.
+/// Maximum number of different sentences to report; they come from other processes.
 const MOST: usize = 200;
 
 /// Sentences reported, and in how many processes.

@@ -24,7 +24,7 @@ pub(super) const MISSED: &str =
 const MAX_FRAMES: usize = 1 << 20;
 /// `c10::DeviceType` of CUDA devices.
 const CUDA_DEVICE: i8 = 1;
-/// A collection that has been in progress for longer when a recording ends hangs, in ns.
+/// A collection in progress for longer than this when a recording ends hangs, in ns.
 const HANGS_NS: u64 = 2_000_000_000;
 /// Collections that can be in progress at once: one for each thread.
 const MAX_OPEN: usize = 1 << 14;
@@ -210,7 +210,7 @@ impl PythonRing {
             From::Hook { at_ns, state, detail, count, .. } => {
                 self.hook(at_ns, state, detail, count, ring_events)
             }
-            // Of an interpreter that is not the main one, and beyond the bounds.
+            // For an interpreter that is not the main one, and beyond the bounds.
             From::Settings { .. } | From::PauseStart { .. } => {}
         }
     }

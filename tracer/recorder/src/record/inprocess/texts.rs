@@ -10,7 +10,7 @@ pub(super) const NAME_LOST: &str = "[name lost]";
 /// some megabytes.
 const MAX_BYTES: usize = 32 << 20;
 
-/// What a text takes beside its bytes: an empty one is not free.
+/// Size of a text beside its bytes: an empty one is not free.
 const ENTRY_BYTES: usize = 2 * size_of::<(TextId, Box<str>)>();
 
 /// The texts of a ring, by their numbers.

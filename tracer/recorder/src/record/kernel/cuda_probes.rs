@@ -62,7 +62,7 @@ pub(crate) struct CudaProbes {
     warnings: Vec<String>,
     /// Events read from the ring but not yet written.
     polled: Vec<CudaEvent>,
-    /// Drivers that were searched for functions that launch one of the host, and those found since.
+    /// Drivers already searched for functions that launch one of the host, and the results since.
     drivers: HashSet<(u64, u64)>,
     host_launches: Vec<HostLaunches>,
 }
@@ -118,7 +118,7 @@ impl CudaProbes {
             Ok(search) => search,
             Err(error) => return tracing::debug!("CUDA libraries: {error}"),
         };
-        // Of many processes that are started one after another.
+        // Many processes may be started one after another.
         self.searched.retain(|_, known| known.at.elapsed() < SEARCHED);
         if let Some(known) = self.searched.get(&search)
             && known.left.is_none_or(|left| left == calls.is_left_to_cupti(pid))
@@ -212,8 +212,7 @@ impl CudaProbes {
         }
     }
 
-    /// Writes the polled events, then the device memory of pauses: what happened within a pause was
-    /// sent before the pause.
+    /// Writes the polled events, then the device memory of pauses: events within a pause were sent before the pause.
     fn take_events(&mut self, processes: &mut RecordedProcesses, trace: &mut RecordingTrace) {
         let RecordingTrace { output, calls, .. } = trace;
         for event in std::mem::take(&mut self.polled) {
@@ -278,7 +277,7 @@ impl CudaProbes {
         }
     }
 
-    /// Those found since the last call.
+    /// The functions found since the last call.
     pub(super) fn take_host_launches(&mut self) -> Vec<HostLaunches> {
         std::mem::take(&mut self.host_launches)
     }
@@ -352,7 +351,7 @@ impl CudaProbes {
         Ok((lost, hits))
     }
 
-    /// Measures what the probes cost; discards the ring's contents.
+    /// Measures the cost of the probes; discards the ring's contents.
     pub(crate) fn costs(&mut self, session: &BpfSession) -> Vec<ProbeCost> {
         let Some(programs) = &mut self.programs else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! `--garbage types` with probes: what collections free, by kind of object.
+//! `--garbage types` with probes: the objects that collections free, by kind.
 //!
 //! Owns the kinds of each process and their ids. Garbage arrives before its pause, and is written
 //! right before it if the pause is.

@@ -112,14 +112,13 @@ impl ProbedInterpreters {
         self.armed.len()
     }
 
-    /// The probes in all files, those at entry points included, for the caller to detach.
+    /// The probes in all files, including entry points, for the caller to detach.
     pub fn into_probes(self) -> impl Iterator<Item = Attachment> {
         let armed = self.armed.into_iter().flat_map(|armed| armed.probes);
         armed.chain(self.entries.into_values()).chain(self.everywhere)
     }
 
-    /// Places the probes that are in one process in all others, and probes in every process from now
-    /// on.
+    /// Places the probes of one process in all other processes, and places probes in every process from now on.
     pub fn probe_everywhere(
         &mut self,
         session: &mut BpfSession,
@@ -138,7 +137,8 @@ impl ProbedInterpreters {
         std::mem::take(&mut self.notes)
     }
 
-    /// Takes why the last examination of a process found what cannot be read or probed, if it did.
+    /// Takes the reason why the last examination of a process found an unreadable file or a collector that cannot be
+    /// probed, if it did.
     pub fn take_unprobed(&mut self, pid: u32) -> Option<Unexamined> {
         self.unprobed_in.remove(&pid)
     }

@@ -155,8 +155,7 @@ pub(super) fn open_session(
     Ok((session, counting))
 }
 
-/// Warns about missing counters that were requested by name; the default list is longer than what
-/// many machines have.
+/// Warns about missing counters that were requested by name; many machines lack a part of the default list.
 fn warn_of_missing(counting: &CounterRecording, choice: &CounterChoice) {
     for sentence in counting.missing() {
         match choice {

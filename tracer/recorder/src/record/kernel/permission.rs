@@ -1,11 +1,10 @@
 //! Processes that gctrace may record: with file capabilities, only processes that its user may inspect. The others are
 //! not recorded, and the trace states it.
 //!
-//! In that case gctrace drops all capabilities but those for BPF (`privileges/credentials.rs`), so
-//! that the kernel itself decides for that user, by `PTRACE_MODE_READ` (ptrace(2)): it requires
-//! equal user and group ids, no capability that we lack, and a process that is "dumpable". The BPF
-//! programs check the same again whenever a recorded process executes a program (`may_follow`,
-//! process.bpf.c).
+//! With file capabilities gctrace drops all capabilities except the ones for BPF (`privileges/credentials.rs`), so that
+//! the kernel itself decides for that user, by `PTRACE_MODE_READ` (ptrace(2)): it requires equal user and group ids, no
+//! capability that we lack, and a process that is "dumpable". The BPF programs check the same again whenever a recorded
+//! process executes a program (`may_follow`, process.bpf.c).
 //!
 //! A reused pid cannot race with this: an entry of the table of recorded processes is removed with
 //! its process, and made before the kernel is asked.
@@ -101,7 +100,7 @@ pub enum AttachError {
 }
 
 impl KernelSource {
-    /// Detects what the BPF programs cannot on this kernel, or in a user namespace.
+    /// Detects processes that the BPF programs cannot detect on this kernel, or in a user namespace.
     pub(super) fn is_foreign(&self, pid: u32) -> bool {
         has_more_rights_than_its_user() && check(pid).is_err()
     }

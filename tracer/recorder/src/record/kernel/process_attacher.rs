@@ -1,6 +1,6 @@
 //! Records every Python process, by attaching to each new one.
 //!
-//! Owns when to scan and what happens with those found. `record/kernel/discovery.rs` finds them.
+//! Owns when to scan, and the treatment of the processes found. `record/kernel/discovery.rs` finds them.
 
 use crate::privileges;
 use crate::record::kernel::KernelSource;
@@ -47,8 +47,8 @@ impl ProcessAttacher {
         }
     }
 
-    /// Scans for new processes once a second and attaches to those found, within one turn's time. A
-    /// process that has exited meanwhile is ignored.
+    /// Scans for new processes once a second and attaches to the processes found, within one turn's time. A process
+    /// that has exited meanwhile is ignored.
     pub(super) fn scan(&mut self, probes: &mut KernelSource, trace: &mut RecordingTrace) {
         let began = Instant::now();
         if std::mem::take(&mut self.others_are_hidden) {

@@ -144,7 +144,7 @@ impl KernelSource {
         trace.calls.executed(pid, at_ns);
     }
 
-    /// Before a second process runs Python: places the probes that are in one process in all others.
+    /// Before a second process runs Python: places the probes of one process in all others.
     pub(super) fn probe_everywhere(&mut self, trace: &mut RecordingTrace) {
         if let Err(error) = self.interpreters.probe_everywhere(&mut self.session) {
             let error = crate::text::chain(&error.into());
@@ -152,7 +152,7 @@ impl KernelSource {
         }
     }
 
-    /// The process that was probed alone is one as any other from now on, or has ended.
+    /// The process that was probed alone is like any other from now on, or has ended.
     fn was_alone(&mut self, trace: &mut RecordingTrace, pid: u32) {
         if let Err(error) = self.session.was_alone(pid) {
             let error = crate::text::chain(&error.into());

@@ -80,8 +80,8 @@ impl RecordedProcesses {
         }
     }
 
-    /// Sets what the memory map or executable of the process showed; `None`: no interpreter.
-    /// `since_ns`: from when it is recorded, if that changes.
+    /// Sets the interpreter found in the memory map or executable of the process; `None`: no interpreter. `since_ns`:
+    /// from when it is recorded, if that changes.
     pub fn set_interpreter(
         &mut self,
         pid: u32,

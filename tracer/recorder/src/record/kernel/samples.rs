@@ -16,8 +16,8 @@ use gctrace_units::duration_ns;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// The longest time between the first and the last sample of a record, in ns: what gctrace has not
-/// written when it is killed is lost.
+/// The longest time between the first and the last sample of a record, in ns: records not yet written are lost if
+/// gctrace is killed.
 const TOGETHER_NS: u64 = 1_000_000_000;
 /// After this time the memory map of a process is read again for an address that it did not have, in ns.
 const MAPS_AGAIN_NS: u64 = 1_000_000_000;
@@ -204,7 +204,7 @@ impl CpuSampling {
         }
     }
 
-    /// Writes what threads did that have done nothing else for a while.
+    /// Writes the samples and times of threads that have done nothing else for a while.
     pub(super) fn tick(&mut self, now_ns: u64, output: &mut RecordOutput) {
         let is_over =
             |_: &(u32, u32), off: &mut OffCpu| duration_ns(off.at_ns, now_ns) >= TOGETHER_NS;

@@ -1,8 +1,8 @@
 //! Resolves stacks: from code objects and instructions to files, functions and lines.
 //!
-//! Owns the code objects and stacks seen so far. Code objects arrive with their names and lines,
-//! read while they were alive; only what did not fit or was not resident is read from the process
-//! here. The tree of frames is in `frames.rs`.
+//! Owns the code objects and stacks seen so far. Code objects arrive with their names and lines, read while they were
+//! alive; only parts that did not fit or were not resident are read from the process here. The tree of frames is in
+//! `frames.rs`.
 
 use crate::record::output::RecordOutput;
 use crate::record::trace::{FrameNode, FrameTree};

@@ -190,9 +190,8 @@ impl StoppedPrograms {
         }
     }
 
-    /// Resumes parents that stopped themselves because their child was stopped: sudo, su and the
-    /// like propagate their child's stop that way, but not its resumption. If the child is stopped
-    /// again later, that is the user's doing.
+    /// Resumes parents that stopped themselves because their child was stopped: sudo, su and the like propagate their
+    /// child's stop that way, but not its resumption. If the child is stopped again later, the user did that.
     pub fn tick(&mut self) {
         let map = &self.map;
         self.parents.retain(|parent| {

@@ -33,7 +33,7 @@ impl KernelSource {
         let counters = self.session.counters()?;
         losses.lost.extend(lost(&counters, self.stacks.lost()));
         for (place, count) in lost_collections(&self.session, &counters, trace)? {
-            // A counter of the metrics: it does not decrease when the library has a collection that
+            // A counter of the metrics: it does not decrease when the library turns out to have a collection that
             // seemed lost.
             let most = self.reported_lost.entry(place.clone()).or_default();
             *most = count.max(*most);
@@ -106,8 +106,7 @@ impl KernelSource {
     }
 }
 
-/// Measures what the probes cost; discards the rings' contents. Lasts until the probes placed for
-/// this are detached.
+/// Measures the cost of the probes; discards the rings' contents. Lasts until the probes placed for this are detached.
 fn measure(
     source: &mut KernelSource,
     counters: &ProgramCounts,
@@ -197,10 +196,10 @@ fn total_ns(costs: &[ProbeCost]) -> u64 {
     each.sum::<f64>() as u64
 }
 
-/// A fork costs the traced program as much more as this many hits of a probe at an entry: pages with
-/// probes are in page tables that are copied (docs/evidence.md).
+/// Additional cost of a fork to the traced program, in hits of a probe at an entry: pages with probes are in page
+/// tables that are copied (docs/evidence.md).
 const FORK_HITS: f64 = 40.0;
-/// The same of a program that is executed, least and most: it is stopped, and gets its probes.
+/// The same for a program that is executed, least and most: it is stopped, and gets its probes.
 const EXEC_HITS: [f64; 2] = [100.0, 300.0];
 
 /// The number of hits and the cost of each kind of probe. Entry and return of a function are one
@@ -274,13 +273,13 @@ fn costs(
     .collect()
 }
 
-/// What processes that are not recorded pay for probes on the collector.
+/// Cost of probes on the collector to processes that are not recorded.
 fn collector_elsewhere(counters: &ProgramCounts, calibration: Option<Calibration>) -> ProbeCost {
     let foreign = POINTS.map(|point| match point {
         ProbePointKind::CodeDealloc => (0, point),
         _ => (counters.foreign_hits(point), point),
     });
-    // Whatever else was hit is a part of what a collection cost, if there was one.
+    // All other hits are a part of a collection's cost, if there was one.
     let collections = counters.foreign_hits(ProbePointKind::Collect)
         + counters.foreign_hits(ProbePointKind::UsdtStart);
     let count = match collections {

@@ -22,7 +22,7 @@ pub enum ModeError {
     /// Nothing can be injected into a running process.
     #[error("--mode {mode} records commands that gctrace starts, not running processes (-p)")]
     Attach {
-        /// The mode that was asked for.
+        /// The requested mode.
         mode: &'static str,
     },
     /// An option that only the library can do: calls of a function, memory by layer.
@@ -140,7 +140,7 @@ fn from_kernel(config: &RecordConfig, facts: &ModeFacts) -> Result<(), ModeError
         Some(NoProbes::Kernel(why)) => {
             Err(ModeError::Kernel { why: why.clone(), instead: instead(config) })
         }
-        // What else the kernel refuses is reported when the probes are loaded.
+        // Any other refusal of the kernel is reported when the probes are loaded.
         None => Ok(()),
     }
 }
@@ -181,7 +181,7 @@ fn within(
         allocations: config.sources.windows_budget().is_some()
             && collections == RecordingMode::Inject,
         garbage: config.sources.garbage,
-        // 100 %: all, whatever it costs; the library is tested with a thousand times that.
+        // 100 %: all, at any cost; the library is tested with a thousand times that.
         garbage_budget_ppm: match config.sources.garbage_budget {
             1.0.. => 1_000_000_000,
             share => (share * 1e6) as u32,

@@ -1,5 +1,5 @@
-//! What a segment must repeat to be a trace of its own: processes, threads, settings, GPUs, the frames and kinds that
-//! its records name, and layers that are as before.
+//! The facts that a segment must repeat to be a trace of its own: processes, threads, settings, GPUs, the frames and
+//! kinds that its records name, and layers that are as before.
 
 use gctrace_event::{
     CycleId, CycleSignature, Frame, FrameId, GcSettings, GpuDevice, KindId, LayerRow, Layers,
@@ -7,7 +7,7 @@ use gctrace_event::{
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What earlier records stated and still holds.
+/// Facts that earlier records stated and that still hold.
 #[derive(Default)]
 pub(super) struct SegmentFacts {
     processes: BTreeMap<u32, Process>,
@@ -101,7 +101,7 @@ impl SegmentFacts {
         self.layers.forget(|of| *of == pid);
     }
 
-    /// What a segment has after its header, if it starts at that time in ns of CLOCK_MONOTONIC.
+    /// The records of a segment after its header, if it starts at that time in ns of CLOCK_MONOTONIC.
     pub(super) fn begin(&mut self, start_ns: u64) -> Vec<Record> {
         self.frames.written.clear();
         self.kinds.written.clear();

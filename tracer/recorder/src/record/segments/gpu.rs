@@ -24,7 +24,7 @@ const MOST_HELD: usize = 1 << 17;
 pub(super) struct HeldGpuWork {
     held: VecDeque<(GpuSpan, Record)>,
     newest_ns: u64,
-    /// What starts later is not of the last part.
+    /// Work that starts later does not belong to the last part.
     part_until_ns: u64,
     /// Work only counted since the last statement, by process.
     omitted: BTreeMap<u32, OmittedGpuWork>,

@@ -145,7 +145,7 @@ impl KeepRequests {
         (shortest_ns < length_ns).then(|| self.kept.remove(at))
     }
 
-    /// A folder is gone: what no other one has is let go.
+    /// A folder is gone: pauses and steps that no other folder has are let go.
     fn removed(&mut self, folder: KeptFolder) {
         for (number, noticed) in folder.noticed {
             if !self.kept.iter().any(|kept| kept.numbers.contains(&number)) {
@@ -178,7 +178,7 @@ impl SegmentedTrace {
         self.put(&Record::Note(Note { pid: None, at_ns, message }));
     }
 
-    /// Keeps all segments there are in a folder.
+    /// Keeps all present segments in a folder.
     pub(super) fn keep(&mut self, now: Now) {
         let numbers: Vec<u64> = self.closed.iter().map(|segment| segment.number).collect();
         let reason = self.requests.reason();

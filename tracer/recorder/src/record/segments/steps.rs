@@ -3,14 +3,14 @@
 use gctrace_event::{NamedMarker, StepMark};
 use std::collections::{HashMap, VecDeque};
 
-/// Steps that one is compared with: the last ones of its marker and thread.
+/// Number of steps to compare one with: the last ones of its marker and thread.
 const COMPARED: usize = 64;
-/// Steps before one can be slower than them: warm-up is not slow, it is different.
+/// Fewest steps before one can be slower than them: warm-up is not slow, it is different.
 const LEAST: usize = 16;
 /// Most sequences of steps that are watched; threads come and go.
 const MOST: usize = 1024;
 
-/// What marks a sequence of steps: process, thread and marker.
+/// The source of a sequence of steps: process, thread and marker.
 type StepSource = (u32, u32, NamedMarker);
 
 /// A step that took longer than usual.

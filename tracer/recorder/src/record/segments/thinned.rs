@@ -26,8 +26,8 @@ pub(super) struct WaitingRecords {
     /// Calls and freed objects of collections, by process and thread: they come before the pause and are written if the
     /// pause is.
     of_pauses: HashMap<(u32, u32), Vec<Record>>,
-    /// Samples of a process, in collections or not, that are to count where a later one is taken: the last of them
-    /// with the number of all, and its own.
+    /// Samples of a process, in collections or not, to be counted at the place of a later one: the last of them with
+    /// the number of all, and its own.
     samples: BTreeMap<(u32, bool), (CpuSamples, u64)>,
     /// The last counts of allocations of a process; they contain the counts before.
     allocations: BTreeMap<u32, Record>,
@@ -182,7 +182,7 @@ impl SegmentedTrace {
         self.write_counted(&Record::CpuSamples(samples), Kind::Samples);
     }
 
-    /// Counts what this segment does not have, by name.
+    /// Counts records that this segment does not have, by name.
     fn omit(&mut self, name: &str, more: OmittedPauses) {
         if let Some(end) = self.last_line() {
             end.omitted_others.entry(name.to_owned()).or_default().add(more);
@@ -207,7 +207,7 @@ impl SegmentedTrace {
         self.waiting.of_pauses.remove(&(pid, tid)).unwrap_or_default()
     }
 
-    /// A pause is only counted, and so is what belongs to it.
+    /// A pause is only counted, and so are its records.
     fn omit_with_pause(&mut self, pid: u32, tid: u32) {
         for held in self.take_held(pid, tid) {
             if let Record::Called(called) = held {
@@ -217,7 +217,7 @@ impl SegmentedTrace {
         }
     }
 
-    /// The segment ends: writes what later records of it were to stand for.
+    /// The segment ends: writes records that later ones were to stand for.
     pub(super) fn write_waiting(&mut self) {
         for (samples, own) in std::mem::take(&mut self.waiting.samples).into_values() {
             self.write_samples(samples, own);
@@ -227,7 +227,7 @@ impl SegmentedTrace {
         }
     }
 
-    /// No pause of a process comes any more, or of any: writes what waits for one.
+    /// No pause of a process comes any more, or of any process: writes the records that wait for one.
     pub(super) fn write_held(&mut self, of: Option<u32>) {
         self.waiting.stepped.retain(|pid| of.is_some_and(|of| of != *pid));
         let is_of = |pid: u32| of.is_none_or(|of| of == pid);

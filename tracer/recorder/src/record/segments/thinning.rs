@@ -11,9 +11,9 @@ use gctrace_units::add_to;
 /// Bytes unused in quiet times may be used over this time: an hour, in ns.
 const SAVED_NS: f64 = 3.6e12;
 const DAY_NS: f64 = 8.64e13;
-/// The least part of the rate that is used, however much was written before.
+/// The least part of the rate to use, however much was written before.
 const LEAST_SHARE: f64 = 0.2;
-/// Records that show the bytes of one.
+/// Number of records that show the bytes of one.
 const ENOUGH: u64 = 100;
 /// The same of GPU work.
 const ENOUGH_GPU: u64 = 1000;
@@ -23,14 +23,14 @@ const GPU_SHARE: f64 = 0.5;
 const STEPS: usize = 8;
 const LENGTHS: usize = 40 * STEPS;
 
-/// What shares the bytes of a day.
+/// The kinds of records that share the bytes of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Pauses, with their calls and freed objects.
     Pauses,
     /// Times off the CPU.
     Waits,
-    /// Samples of what runs.
+    /// Samples of running threads.
     Samples,
     /// Counts of allocations; they contain the counts before.
     Allocations,
@@ -87,7 +87,7 @@ pub(super) struct Thinning {
     each: [f64; KINDS],
 }
 
-/// What GPU work may have.
+/// The bytes for GPU work.
 struct GpuShare {
     /// Bytes that may be written of it; negative if too many were.
     saved: f64,
@@ -103,9 +103,9 @@ struct GpuShare {
 
 /// Pauses, or times off the CPU.
 struct Lengths {
-    /// Those since the last decision, by length.
+    /// Counts since the last decision, by length.
     counts: Vec<u64>,
-    /// Those before it.
+    /// Counts before it.
     before: Vec<u64>,
     /// Shorter ones are only counted, in ns.
     least_ns: u64,
@@ -131,7 +131,7 @@ pub(super) struct ThinnedWaits {
     pub left: Option<OffCpu>,
 }
 
-/// What a segment has, with its length in ns.
+/// The contents of a segment, with its length in ns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WrittenSegment {
     pub bytes: u64,
@@ -161,7 +161,7 @@ impl WrittenSegment {
         self.kinds[kind as usize].text += bytes;
     }
 
-    /// What records of a kind took of the bytes, as if all text were compressed alike.
+    /// Bytes of a kind's records, as if all text were compressed alike.
     fn bytes_of(&self, kind: usize) -> f64 {
         self.bytes as f64 * self.kinds[kind].text as f64 / self.text.max(1) as f64
     }
@@ -216,7 +216,7 @@ impl Thinning {
     /// A record of GPU work is written.
     pub(super) fn spend_gpu(&mut self) {
         self.gpu.saved -= self.gpu.each;
-        // The other half is for what comes.
+        // The other half is for future work.
         let half = self.rate.map(|rate| rate * GPU_SHARE * SAVED_NS / 2.0);
         self.gpu.is_thinned |= half.is_some_and(|half| self.gpu.saved < half);
     }
@@ -245,8 +245,8 @@ impl Thinning {
         self.spaced.get_mut(place).is_none_or(|spaced| spaced.takes(count))
     }
 
-    /// A segment ended. Decides for the next one: each kind may have what the others leave, and as much as each of
-    /// these in any case.
+    /// A segment ended. Decides for the next one: each kind may have the bytes that the others leave, and at least as
+    /// much as each of them.
     pub(super) fn decide(&mut self, written: &WrittenSegment) {
         let Some(rate) = self.rate else { return };
         let took_ns = written.took_ns.max(1) as f64;
@@ -285,7 +285,7 @@ impl Thinning {
     }
 }
 
-/// What each kind may have of the bytes that are left, if records of each would take so many.
+/// The part of each kind of the bytes left, if records of each would take so many.
 fn shares(mut left: f64, demands: [f64; THINNED]) -> [f64; THINNED] {
     let mut order: [usize; THINNED] = std::array::from_fn(|kind| kind);
     order.sort_by(|one, other| demands[*one].total_cmp(&demands[*other]));

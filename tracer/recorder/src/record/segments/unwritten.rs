@@ -74,7 +74,7 @@ impl SegmentedTrace {
         self.retry_ns = 0;
     }
 
-    /// There is no segment for a record. What the next one repeats is not counted.
+    /// There is no segment for a record. Facts that the next one repeats are not counted.
     pub(super) fn refuse(&mut self, record: &Record) {
         let what = match record {
             Record::Pause(_) => "collections: ",

@@ -1,5 +1,5 @@
-//! Details of a process: pause lengths by generation, lines with the most GC time, what the
-//! collector frees, memory by layer, steps, GPU.
+//! Details of a process: pause lengths by generation, lines with the most GC time, objects freed by the collector,
+//! memory by layer, steps, GPU.
 
 use super::{
     ViewFrame, bottom, garbage, histogram, layers, length, log, name, plain, put, put_lines,

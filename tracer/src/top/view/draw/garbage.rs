@@ -1,4 +1,4 @@
-//! What the collector frees in the selected process, and whether its heap grows, below its lines.
+//! The objects that the collector frees in the selected process, and whether its heap grows, below its lines.
 
 use super::{log, plain, styled};
 use crate::text::OrDash as _;
@@ -109,7 +109,7 @@ fn cycle(cycle: &CycleFigures) -> String {
     format!("{place}{shape}: {}", cycles::path(&edges))
 }
 
-/// That the heap grows, and until when; empty unless it does, for ten minutes: before, it may be set-up.
+/// A warning that the heap grows, and until when; empty unless it grows for ten minutes: before, it may be set-up.
 fn growth(trend: &TrendFigures) -> Vec<String> {
     let objects = trend.objects_rise.then(|| {
         let per_hour = trend.objects_per_hour.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! PyTorch's memory by layer in the selected process, below what the collector frees.
+//! PyTorch's memory by layer in the selected process, below the objects that the collector frees.
 
 use super::{plain, styled};
 use crate::top::view::{text, theme};

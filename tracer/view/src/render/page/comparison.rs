@@ -7,7 +7,7 @@ use crate::render::comparison as words;
 use gctrace_analysis::compare::{Comparison, Outcome};
 use gctrace_analysis::report::Report;
 
-/// What changed, and whether it helped.
+/// The changes, and whether they helped.
 pub(super) fn sections(comparison: &Comparison) -> Vec<Section> {
     let (class, name) = match comparison.verdict.outcome {
         Outcome::Better => ("good", "better"),

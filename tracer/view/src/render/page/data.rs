@@ -15,7 +15,7 @@ use gctrace_units::{add_to, after, beyond, sum};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Pauses that a page draws one by one; of more the longest. With 7 bytes each, 2 MB.
+/// Number of pauses that a page draws one by one; if there are more, the longest. With 7 bytes each, 2 MB.
 pub const PAUSES_DRAWN: usize = 280_000;
 /// Maximum number of processes with steps drawn along the pauses.
 const STEPS_DRAWN: usize = 8;
@@ -74,7 +74,7 @@ struct MemoryData {
     points: Vec<(u64, f64)>,
 }
 
-/// What a run has to draw.
+/// The drawings of a run.
 pub(super) struct RunDrawings {
     pub(super) data: RunData,
     /// The place of the run in the data of the page.
@@ -224,7 +224,7 @@ fn slots(list: &PauseList) -> Vec<[u64; 6]> {
     sums.into_values().collect()
 }
 
-/// That some pauses are summed.
+/// A sentence that some pauses are summed.
 fn not_drawn(list: &PauseList) -> String {
     let sums = list.not_listed.iter().flat_map(|some| some.by_generation);
     let count = sum(sums.map(|pauses| pauses.count));

@@ -1,6 +1,6 @@
 //! Steps of all ranks as a picture, with a row per rank and a column per step.
 //!
-//! Owns how many cells there are, and what one of several steps shows. `heat.js` draws them.
+//! Owns the number of cells, and the values of a cell that stands for several steps. `heat.js` draws them.
 
 use super::pack::{or_zero, pack};
 use crate::print::clean;
@@ -14,14 +14,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most rows and columns; with more ranks or steps a cell stands for several.
 pub(super) const MOST: (usize, usize) = (256, 400);
 
-/// Causes of idle time that are drawn, each with at least this part of it.
+/// Number of causes of idle time to draw, each with at least this part of it.
 const CAUSES: usize = 5;
 const WORTH_DRAWING: u64 = 100;
 
 /// By row and column, in microseconds; `None`: no step, or unknown.
 type StepValues = Vec<Vec<Option<u64>>>;
 
-/// What the page draws.
+/// The data that the page draws.
 #[derive(Debug, Serialize)]
 pub(super) struct HeatData {
     about: String,
@@ -42,7 +42,7 @@ fn packed<S: Serializer>(figures: &[(String, StepValues)], to: S) -> Result<S::O
 }
 
 impl HeatData {
-    /// The greatest values of a cell's steps are its values: one slow rank in a collective is all that counts. `None`
+    /// The greatest values of a cell's steps are its values: in a collective only the slowest rank counts. `None`
     /// without steps.
     pub(super) fn of(rows: &[ProcessStepRow], most: (usize, usize)) -> Option<Self> {
         if rows.is_empty() {

@@ -61,7 +61,7 @@ fn level(level: Level) -> &'static str {
     }
 }
 
-/// The figures of what the verdict is about: its process and phase; unknown ones are left out.
+/// The figures of the verdict's process and phase; unknown ones are left out.
 fn cards(report: &Report) -> Vec<Card> {
     let ledger = idle::idlest(report);
     let phases = report.phases.as_ref();
@@ -92,7 +92,7 @@ fn cards(report: &Report) -> Vec<Card> {
     all.into_iter().flatten().map(|(figure, name)| Card { figure, name }).collect()
 }
 
-/// What a share of paused time is of: the phase that the verdict is about.
+/// The whole of a share of paused time: the phase of the verdict.
 fn paused(report: &Report) -> &'static str {
     let phases = report.phases.as_ref();
     match phases.map(|phases| (phases.judged, phases.steps)) {
@@ -116,7 +116,7 @@ fn advice(report: &Report, traces: &str) -> Section {
     Section::new("Do this", all).id("advice")
 }
 
-/// What the main thread did without the GPU's times.
+/// The activity of the main thread without the GPU's times.
 fn main_thread(report: &Report) -> Section {
     let mut all = cpu::main_thread(report);
     let short = words::samples::samples_in_short(report);

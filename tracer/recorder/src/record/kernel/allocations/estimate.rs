@@ -1,10 +1,9 @@
-//! Estimates the rate of the undisturbed program from what windows saw. Pure.
+//! Estimates the rate of the undisturbed program from the readings in windows. Pure.
 //!
-//! Inside a window each allocation takes twenty times as long as outside, and what follows a trap
-//! runs slower too, so time inside does not measure time outside. Markers of progress do: a window
-//! measures how many allocations occur per step of a marker, and between the windows, where nothing
-//! is disturbed, the marker's steps are timed. Their product is the rate; its error is estimated by
-//! leaving out one window at a time (jackknife).
+//! Inside a window each allocation takes twenty times as long as outside, and the code after a trap runs slower too, so
+//! time inside does not measure time outside. Markers of progress do: a window measures how many allocations occur per
+//! step of a marker, and between the windows, where nothing is disturbed, the marker's steps are timed. Their product
+//! is the rate; its error is estimated by leaving out one window at a time (jackknife).
 
 use super::local_rate;
 use super::local_rate::{LocalRate, WindowSample};
@@ -19,8 +18,7 @@ use std::collections::HashMap;
 /// program since.
 const COVERAGE: f64 = 0.6;
 
-/// And these must be this share of all: what a program does at its start (imports) is not
-/// representative.
+/// And these must be this share of all: a program's start (imports) is not representative.
 const MIN_PART: f64 = 0.3;
 
 /// Units counted over one distance that make shorter ones unnecessary.
@@ -70,7 +68,7 @@ pub(crate) struct RateEstimate {
     pub windows: (usize, usize),
 }
 
-/// What measured the progress of the undisturbed program.
+/// The measure of the undisturbed program's progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum RateBasis {
     /// One marker, in all of the last windows together.
@@ -80,7 +78,7 @@ pub(crate) enum RateBasis {
 }
 
 impl RateEstimate {
-    /// Words for the trace on what the rate is based on, with the number of windows used.
+    /// Words for the trace on the basis of the rate, with the number of windows used.
     pub(crate) fn basis(&self) -> String {
         let (used, all) = self.windows;
         match self.basis {
@@ -108,7 +106,7 @@ struct MarkerSamples {
     cycles: Vec<WindowCycle>,
 }
 
-/// What the windows of one process showed so far: steps of markers, rates and costs of hits.
+/// Findings in the windows of one process so far: steps of markers, rates and costs of hits.
 #[derive(Default)]
 pub(crate) struct WindowObservations {
     windows: usize,
@@ -177,9 +175,8 @@ impl WindowObservations {
         median.filter(|_| self.costs.len() >= FEWEST_WINDOWS)
     }
 
-    /// The mean of the rates around the windows, if nearly all of them have one: of all windows, or
-    /// of the last ones if these agree much better (what a program does at its start is not
-    /// representative).
+    /// The mean of the rates around the windows, if nearly all of them have one: of all windows, or of the last ones if
+    /// these agree much better (a program's start is not representative).
     fn of_each_window(&self) -> Option<RateEstimate> {
         let count = self.local.len();
         let all = self.mean_since(0);

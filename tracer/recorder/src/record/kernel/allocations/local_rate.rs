@@ -38,7 +38,7 @@ pub(crate) struct WindowSample<'a> {
     pub assumed_hit_ns: f64,
 }
 
-/// The rate around one window, as steps of markers or the CPU time inside it give it.
+/// The rate around one window, by the steps of markers or by the CPU time in the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LocalRate {
     /// Allocations per second of the undisturbed program.

@@ -40,12 +40,12 @@ const MAX_SCANS: u32 = 40;
 const BURSTS_TO_MOVE: u32 = 2;
 /// If no marker moves after this many tries, a window opens all the same: for sizes and lines.
 const PATIENCE: u32 = 5;
-/// Markers that are read until then, and from then on.
+/// Maximum number of markers read until then, and from then on.
 const MAX_CANDIDATES: usize = 256;
 const MAX_MARKERS: usize = 10;
 /// Undisturbed readings kept for one window.
 const MAX_READINGS: usize = 400;
-/// Allocations during one reading in a window, at most.
+/// Maximum number of allocations during one reading in a window.
 const MAX_HITS_IN_READING: u64 = 200;
 /// One of this many allocations takes a stack.
 const STACK_EVERY: u32 = 61;
@@ -321,7 +321,7 @@ impl SampledProcess {
         self.hit_ns = cost.clamp(MIN_HIT_NS, MAX_HIT_NS);
     }
 
-    /// Adds what `window` read to the observations, and all hits between the counts to the costs.
+    /// Adds the readings of `window` to the observations, and all hits between the counts to the costs.
     fn close(
         &mut self,
         before: &AllocationCounts,

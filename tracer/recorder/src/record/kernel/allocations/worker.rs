@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(30);
 /// Time between two summaries of a process.
 const SUMMARY: Duration = Duration::from_secs(2);
-/// A process that is not ready after this is given up.
+/// gctrace gives up a process that is not ready after this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs until the sender of commands is dropped.

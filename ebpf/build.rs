@@ -1,19 +1,19 @@
-//! Writes the skeletons of the BPF programs to `OUT_DIR`: of the objects in `bpf/prebuilt`, which
-//! published packages have (scripts/release/crates.sh), otherwise of the sources, which needs clang.
+//! Writes the skeletons of the BPF programs to `OUT_DIR`. Published packages have compiled objects in `bpf/prebuilt`
+//! (scripts/release/crates.sh); without them the sources are compiled with clang.
 //!
-//! `GCTRACE_BPF` chooses: `compile`, `prebuilt`, or `prebuild`, which first compiles the objects of
-//! all architectures into `bpf/prebuilt`.
+//! `GCTRACE_BPF` chooses: `compile`, `prebuilt`, or `prebuild`. The last first compiles the objects of all
+//! architectures into `bpf/prebuilt`.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// Objects: the one that is always loaded, and those for `--alloc`, `--cuda`, `--garbage` and `--sample`.
+/// Objects: the first is always loaded, the others for `--alloc`, `--cuda`, `--garbage` and `--sample`.
 const OBJECTS: [&str; 5] = ["gctrace", "alloc", "cuda", "garbage", "sample"];
 
-/// Architectures whose registers the programs can read: Rust's name, and that in the macro by which
-/// the header of libbpf selects them.
+/// Architectures with registers known to the programs: Rust's name, and the name in the macro of libbpf's header that
+/// selects them.
 const ARCHITECTURES: [(&str, &str); 2] = [("x86_64", "x86"), ("aarch64", "arm64")];
 
 /// Chooses between sources and prebuilt objects.

@@ -53,7 +53,7 @@ pub struct WindowTarget {
 pub struct AllocationCounts {
     /// Allocations of processes during their window.
     pub hits: u64,
-    /// Hits of other processes, which also paid for the probes.
+    /// Hits of other processes: they also paid for the probes.
     pub foreign_hits: u64,
     /// Sum of the known sizes in bytes.
     pub bytes: u64,

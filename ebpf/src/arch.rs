@@ -9,8 +9,8 @@ compile_error!("gctrace reads registers and arguments of x86-64 and arm64 only")
 /// address in a register, so nothing on the stack shows it.
 pub(crate) const ENDS_LAUNCHES: bool = cfg!(target_arch = "aarch64");
 
-/// Increments the counter. Starts with a `push`, which the kernel emulates, as `gc_collect_main`
-/// does in nearly every build.
+/// Increments the counter. Starts with a `push`, as `gc_collect_main` does in nearly every build; the kernel emulates
+/// it.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 pub(crate) extern "C" fn calibration_target(_: *const u64, _generation: i64, _counter: *mut u64) {

@@ -46,8 +46,8 @@ impl BpfSession {
         !self.arena_links.is_empty()
     }
 
-    /// Stops counting: returns the links, to be closed together with others ([`crate::detach`]),
-    /// each of which takes a grace period of the kernel.
+    /// Stops counting and returns the links, to be closed together with others ([`crate::detach`]): each takes a grace
+    /// period of the kernel.
     pub fn stop_counting_arenas(&mut self) -> Attachment {
         Attachment::new(std::mem::take(&mut self.arena_links))
     }
@@ -72,7 +72,7 @@ impl BpfSession {
         Some(found.and_then(|bytes| read::<Arenas>(&bytes)).unwrap_or_default())
     }
 
-    /// Removes the counts of a process that has exited, so that one that reuses its id starts at 0.
+    /// Removes the counts of an exited process, so that a process with the same id starts at 0.
     pub fn forget_arenas(&self, pid: u32) {
         // A process that mapped none has no entry.
         let _ = self.skeleton.maps.arenas.delete(&pid.to_ne_bytes());
@@ -109,8 +109,8 @@ fn tracepoint_number(name: &str) -> io::Result<u64> {
     text.trim().parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Containers and small systems often have no tracefs mounted: this mounts one that only this
-/// process sees, and that disappears with its descriptor.
+/// Containers and small systems often have no tracefs mounted. This mounts a private one for this process; it
+/// disappears with its descriptor.
 fn read_from_own_mount(path: &str) -> io::Result<String> {
     const TRACEFS: &CStr = c"tracefs";
     // include/uapi/linux/mount.h

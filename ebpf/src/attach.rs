@@ -7,25 +7,25 @@ use gctrace_abi::{ArgumentRegister, CollectorArguments, ProbePointKind};
 /// A location in a file to probe.
 #[derive(Clone, Debug)]
 pub struct PlannedPoint {
-    /// What is at the probed location, which decides how the program treats a hit.
+    /// Kind of the probed location. It decides how the program treats a hit.
     pub kind: ProbePointKind,
-    /// Index returned by [`crate::BpfSession::add_layout`]. Pauses of points without one are
-    /// not recorded; one is registered for builds with unknown offsets too.
+    /// Index returned by [`crate::BpfSession::add_layout`]. Pauses of points without a layout are not recorded; builds
+    /// with unknown offsets have one too.
     pub layout: Option<u32>,
-    /// Which arguments the program can read there; used for [`ProbePointKind::Collect`] only.
+    /// The arguments that the program can read there; for [`ProbePointKind::Collect`] only.
     pub arguments: CollectorArguments,
     /// Address of `_PyRuntime` minus the address of the probed instruction, in bytes.
     pub runtime_delta: i64,
     /// File offset of the probed instruction; `None`: no entry probe.
     pub entry: Option<u64>,
-    /// File offset of the return probe, the same as that of the entry; `None`: no return probe.
+    /// File offset of the return probe, equal to the entry's; `None`: no return probe.
     pub on_return: Option<u64>,
     /// File offset of the USDT semaphore.
     pub semaphore: Option<u64>,
 }
 
 impl PlannedPoint {
-    /// `except`: a process whose hits are ignored.
+    /// `except`: hits of this process are ignored.
     pub(crate) fn wire(&self, except: Option<u32>) -> Point {
         let register = |which: Option<ArgumentRegister>| which.map_or(0, |which| which as u32);
         let arguments = &self.arguments;
@@ -49,7 +49,7 @@ impl PlannedPoint {
 pub(crate) enum ProbeEnd {
     Entry,
     Return,
-    /// At the entry, which decides whether also at the return of that call.
+    /// At the entry; the program then decides whether to run at the return of that call too.
     Both,
 }
 

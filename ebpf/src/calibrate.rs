@@ -59,8 +59,8 @@ impl ProbeTimes {
         Self { warm: time(warm_ns), cold: time(cold_ns.max(warm_ns)) }
     }
 
-    /// What a hit costs whose programs took `inside_ns` as the traced program ran. That is as much of
-    /// the way from warm to cold caches as the rest is, which cannot be timed there.
+    /// Cost of a hit. `inside_ns`: its time in the programs, during the traced run. The time outside the programs
+    /// cannot be measured in that run: it is assumed to lie as far between warm and cold caches as `inside_ns` does.
     pub fn cost(&self, inside_ns: Option<f64>) -> HitCost {
         let (warm, cold) = (self.warm, self.cold);
         let Some(inside_ns) = inside_ns else {
@@ -208,7 +208,7 @@ impl BpfSession {
         Ok((Calibration { collect, explicit, entry, foreign }, probes))
     }
 
-    /// The same, of probes from index `first` on, as those of `point`.
+    /// As [`Self::time`], after setting all probes from index `first` on to `point`.
     fn time_as(
         &mut self,
         bench: &mut TargetCalls,
@@ -256,8 +256,8 @@ pub(crate) enum Caches {
 }
 
 impl Caches {
-    /// The round that counts, of those sorted by time: with warm caches the least, to which nothing
-    /// else was added; with cold ones the median, as they are more or less cold.
+    /// Index of the chosen round among all rounds sorted by time. Warm caches: the fastest, with nothing else added.
+    /// Cold caches: the median, since caches are more or less cold.
     fn best(self) -> usize {
         match self {
             Self::Warm => 0,
@@ -266,7 +266,7 @@ impl Caches {
     }
 }
 
-/// Calls of the function, and what they take without probes.
+/// Calls of the function, and their time without probes.
 pub(crate) struct TargetCalls {
     words: Vec<u64>,
     /// Written before each call with cold caches.
@@ -337,8 +337,8 @@ impl TargetCalls {
     }
 }
 
-/// Memory with a thread state at word 0, which is its own interpreter (at word 2) and code object,
-/// followed by as many frames as a stack can have.
+/// Memory of a fake process: a thread state at word 0, followed by as many frames as a stack can have. The thread state
+/// is also its own interpreter (pointer at word 2) and code object.
 fn make_believe_process() -> Vec<u64> {
     let frames = crate::MAX_STACK_DEPTH as usize;
     let mut words = vec![0u64; WORDS + frames * FRAME_WORDS];
@@ -385,7 +385,7 @@ fn make_believe_layout() -> LayoutWire {
     }
 }
 
-/// As in 3.12: adjacent frames, each above the one that called it, with an instruction pointer.
+/// As in 3.12: adjacent frames, each above its caller's, with an instruction pointer.
 fn make_believe_frames() -> FrameWire {
     let word = |word: usize| (word * size_of::<u64>()) as u32;
     FrameWire {

@@ -53,7 +53,7 @@ pub(crate) fn slot(counter: Counter) -> Option<HardwareCounter> {
     })
 }
 
-/// The counters of a pause. `bytes`: the whole record, which starts with `wire`.
+/// The counters of a pause. `bytes`: the whole record, starting with `wire`.
 pub(crate) fn of_pause(wire: &PauseWire, bytes: &[u8], cpu_ns: Option<u64>) -> Counters {
     let mut counters = Counters::default();
     if wire.flags & PauseFlag::PAUSE_COUNTED.0 != 0 {
@@ -77,8 +77,7 @@ pub(crate) fn add_software(counters: &mut Counters, counts: &SoftwareCounts, run
     }
 }
 
-/// Adds the per-CPU counters in `valid`. Multiplexed counters are scaled; those that never ran are
-/// left out.
+/// Adds the per-CPU counters in `valid`. Multiplexed counters are scaled; counters that never ran are left out.
 pub(crate) fn add_hardware(counters: &mut Counters, counts: &HardwareCounts, valid: u32) {
     for counter in Counter::ALL.iter().copied() {
         let Some(slot) = slot(counter) else { continue };

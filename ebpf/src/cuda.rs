@@ -1,6 +1,6 @@
 //! Probes on CUDA, NCCL and torch functions, and their events.
 //!
-//! Owns the object of `bpf/cuda.bpf.c`. The caller passes which functions there are and where.
+//! Owns the object of `bpf/cuda.bpf.c`. The caller passes the functions and their locations.
 
 mod calibrate;
 mod cookie;
@@ -69,7 +69,7 @@ impl CudaPrograms {
         let shared = session.shared_maps()?;
         shared.lend(open.open_object_mut()).map_err(Error::Load)?;
         if attach == AttachMethod::Single {
-            // The value 0, which ordinary kprobe programs have.
+            // The value 0, as in ordinary kprobe programs.
             for program in [&mut open.progs.at_call, &mut open.progs.at_call_return] {
                 program.set_attach_type(ProgramAttachType::CgroupInetIngress);
             }

@@ -201,7 +201,7 @@ fn sum(values: &[u64; 3]) -> u64 {
     values.iter().fold(0, |total: u64, value| total.saturating_add(*value))
 }
 
-/// The generation whose collection counter increased; else the function's argument.
+/// The oldest generation with an increased collection counter; else the function's argument.
 fn generation(wire: &PauseWire) -> Option<u8> {
     let moved = (0u8..3).rev().find(|i| wire.moved.collections[usize::from(*i)] > 0);
     moved.or_else(|| {

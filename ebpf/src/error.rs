@@ -16,7 +16,7 @@ pub enum Error {
         /// The missing features, in words.
         missing: String,
     },
-    /// Probes are perf events on this kernel, which this process may not open.
+    /// Probes are perf events on this kernel, and this process may not open them.
     #[error(
         "kernel {release} implements probes as perf events, which only CAP_SYS_ADMIN may open (file capabilities are enough from Linux 6.6 on): run it with sudo"
     )]

@@ -38,7 +38,7 @@ pub type StackId = u64;
 pub struct StackEvent {
     /// Process id in the initial pid namespace.
     pub pid: u32,
-    /// Id by which later events refer to the stack; never 0.
+    /// Id of the stack in later events; never 0.
     pub id: StackId,
     /// Index of the layout, returned by [`crate::BpfSession::add_layout`], of its interpreter.
     pub layout: u32,
@@ -76,7 +76,7 @@ pub struct CodeEvent {
     pub code: CodeId,
     /// Index of the layout, returned by [`crate::BpfSession::add_layout`], of its interpreter.
     pub layout: u32,
-    /// `co_firstlineno`, from which the line table counts.
+    /// `co_firstlineno`: the line table counts from it.
     pub first_line: i32,
     /// First bytes of the `str` object of its file name, header included.
     pub file_name: Vec<u8>,
@@ -127,7 +127,7 @@ pub struct OffCpuEvent {
     pub start_ns: u64,
     /// When it was back; never before `start_ns`.
     pub end_ns: u64,
-    /// What it waited for.
+    /// Reason for the wait.
     pub reason: OffCpuReason,
     /// Its Python stack, as in [`StackEvent::id`]; `None` if it has none, if it was preempted, and if taking it
     /// would have exceeded the budget.
@@ -203,7 +203,7 @@ pub struct GarbageEvent {
 pub struct CapturedKind {
     /// Their type, described by a [`TypeEvent`].
     pub type_id: TypeId,
-    /// What they belong to, if anything.
+    /// Their owner, if they have one.
     pub owner: Option<KindOwner>,
     /// Number of objects.
     pub objects: u64,
@@ -257,7 +257,7 @@ pub enum StopState {
 /// Why a process was not stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotStopped {
-    /// It runs as a user whose processes this gctrace may not resume.
+    /// It runs as another user, and this gctrace may not resume that user's processes.
     OtherUser,
     /// The recording is ending, or the rings were not polled for a while
     /// ([`crate::BpfSession::may_stop_until`]).
@@ -286,8 +286,7 @@ pub enum ProcessEvent {
         pid: u32,
         /// Process id of the parent.
         parent: u32,
-        /// Whether it was stopped: it is the first process beside the one that was probed alone
-        /// ([`crate::BpfSession::probe_only`]).
+        /// Whether it was stopped, as the first process beside the only probed one ([`crate::BpfSession::probe_only`]).
         stop: StopState,
         /// Time of the fork.
         at_ns: u64,

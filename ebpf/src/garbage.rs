@@ -1,6 +1,6 @@
 //! What collections free: a probe where the collector enters the loop over its garbage.
 //!
-//! Owns the object of `bpf/garbage.bpf.c`. What it finds arrives with the session's events.
+//! Owns the object of `bpf/garbage.bpf.c`. Its findings arrive with the session's events.
 
 use crate::attach::{LinkPlan, PlannedPoint, ProbeEnd};
 use crate::error::Error;
@@ -50,7 +50,7 @@ impl GarbagePrograms {
         }
         shared.lend(open.open_object_mut()).map_err(Error::Load)?;
         if attach == AttachMethod::Single {
-            // The value 0, which ordinary kprobe programs have.
+            // The value 0, as in ordinary kprobe programs.
             let program = &mut open.progs.at_garbage;
             program.set_attach_type(ProgramAttachType::CgroupInetIngress);
         }
@@ -67,7 +67,7 @@ impl GarbagePrograms {
         Ok(Self { attach, skeleton })
     }
 
-    /// Places the probe in a file, in the processes in which the session places its own.
+    /// Places the probe in a file, in the same processes as the session's probes.
     ///
     /// # Errors
     /// [`Error::Attach`] with the kernel's error; [`Error::TooMany`].
@@ -83,7 +83,7 @@ impl GarbagePrograms {
         Ok(attachment)
     }
 
-    /// `except`: a process whose hits are ignored.
+    /// `except`: hits of this process are ignored.
     fn attach_except(
         &self,
         session: &mut BpfSession,
@@ -106,9 +106,9 @@ impl GarbagePrograms {
 }
 
 impl BpfSession {
-    /// Places probes in every process from now on, and those that are in one process alone in all
-    /// others. Returns the latter. `garbage`: the programs whose probes are among them, if they are
-    /// loaded.
+    /// Places probes in every process from now on. Probes now in one process alone are also placed in all others;
+    /// returns these new attachments. `garbage`: the garbage programs, if they are loaded; they may own some of these
+    /// probes.
     ///
     /// # Errors
     /// [`Error::Attach`] with the kernel's error: other processes have no probes in that file.

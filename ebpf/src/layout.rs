@@ -13,8 +13,8 @@ fn or_none(offset: Option<u32>) -> u32 {
     offset.unwrap_or(NO_OFFSET)
 }
 
-/// The layout for the programs. For a build with an unknown layout, one that reads nothing: pauses
-/// are timed, and described by the function's arguments only.
+/// The layout for the programs. The layout of an unknown build reads nothing: its pauses are timed, and described by
+/// the function's arguments only.
 pub(crate) fn layout(
     collector: Option<&CollectorLayout>,
     stack: Option<&FrameLayout>,

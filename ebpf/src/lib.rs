@@ -1,7 +1,7 @@
 //! gctrace's BPF programs and everything that uses the kernel's BPF.
 //!
-//! The only crate that uses libbpf. It takes a plan (which file, which offsets, what kind of probe)
-//! and returns events; where plans come from and what events mean is decided elsewhere.
+//! The only crate that uses libbpf. It takes a plan (files, offsets, kinds of probes) and returns events; other crates
+//! make plans and interpret events.
 //!
 //! The length of each pause of one process; the caller knows where in the file the collector is:
 //!

@@ -1,11 +1,10 @@
 //! Links: what attaches a program to probes. Closing its descriptors detaches it.
 //!
-//! Probes are placed and removed by a process that a SIGKILL of gctrace does not reach
-//! ([`in_child`]). The kernel writes breakpoints to the memory of each process that maps the
-//! file, and gives up on that while a SIGKILL is pending (`fatal_signal_pending` in
-//! `__get_user_pages`, mm/gup.c; 5.15 to 6.18): killed there, gctrace would leave breakpoints in
-//! running programs ("failed to unregister, leaking uprobe"), each of which costs about a
-//! microsecond per hit until the program ends.
+//! Probes are placed and removed by a process that a SIGKILL of gctrace does not reach ([`in_child`]). The kernel
+//! writes breakpoints to the memory of each process that maps the file, and gives up on that while a SIGKILL is pending
+//! (`fatal_signal_pending` in `__get_user_pages`, mm/gup.c; 5.15 to 6.18). Killed there, gctrace would leave
+//! breakpoints in running programs ("failed to unregister, leaking uprobe"). Each would cost about a microsecond per
+//! hit until the program ends.
 
 use crate::attach::{LinkPlan, ProbeEnd};
 use crate::support::AttachMethod;
@@ -36,7 +35,7 @@ pub(crate) struct ProbeLink {
 }
 
 impl ProbeLink {
-    /// Attaches a program to a perf event, which the link then owns.
+    /// Attaches a program to a perf event. The link then owns the event.
     pub(crate) fn to_event(
         program: &ProgramMut<'_>,
         event: OwnedFd,
@@ -125,9 +124,9 @@ impl Drop for ProbeLink {
     }
 }
 
-/// Attaches a program to the probes of a plan, with as many links as the kernel needs. `only`: in this
-/// process alone, which the kernel can ([`crate::KernelSupport::filters`]); `None`: in every process
-/// that maps the file, now and later. All others pay for a trap at each hit.
+/// Attaches a program to the probes of a plan, with as many links as the kernel needs. `only`: in this process alone,
+/// if the kernel can do so ([`crate::KernelSupport::filters`]). `None`: in every process that maps the file, now and
+/// later; all others pay for a trap at each hit.
 pub(crate) fn attach(
     method: AttachMethod,
     only: Option<u32>,
@@ -186,8 +185,8 @@ fn open_probe(path: &CString, offset: u64, semaphore: u64, end: ProbeEnd) -> io:
     open_event(&mut attributes)
 }
 
-/// Opens a perf event of every process on the first CPU, which is enough for events that run a
-/// program: it runs on every CPU (kernel/trace/bpf_trace.c).
+/// Opens a perf event of every process on the first CPU. One CPU is enough for an event that runs a program: it runs on
+/// every CPU (kernel/trace/bpf_trace.c).
 pub(crate) fn open_event(attributes: &mut libbpf_sys::perf_event_attr) -> io::Result<OwnedFd> {
     let (first_cpu, no_group) = (0, -1);
     let mut result = Err(Errno::EIO);

@@ -35,8 +35,8 @@ impl StoppedProcesses {
         if self.since(pid) != Some(since_ns) {
             return Ok(false);
         }
-        // Signal first, delete afterwards: if we die in between, the guardian signals once more,
-        // which is harmless; in the other order the process would wait forever.
+        // Signal first, delete afterwards: if we die in between, the guardian signals once more, without harm. In the
+        // other order the process would wait forever.
         let sent = self.resume(pid);
         self.forget(pid, Some(since_ns));
         sent.map(|()| true)
@@ -67,8 +67,8 @@ impl StoppedProcesses {
         }
     }
 
-    /// Resumes all of them, and keeps them listed: the signal of one that is just being stopped may
-    /// arrive after this. Returns whether there were any.
+    /// Resumes all stopped processes, and keeps them listed: a stop signal under way may arrive after this. Returns
+    /// whether there were any.
     pub fn resume_all(&self) -> bool {
         let pids: Vec<u32> = self
             .map
@@ -89,8 +89,8 @@ impl StoppedProcesses {
     }
 }
 
-/// Whether this process may signal the processes of every user: with CAP_KILL, which root lacks
-/// where its capabilities are limited (containers, services).
+/// Whether this process may signal the processes of every user: with CAP_KILL. Root lacks it where its capabilities are
+/// limited (containers, services).
 pub(crate) fn may_resume_all_users() -> bool {
     /// CAP_KILL is bit 5, `_LINUX_CAPABILITY_VERSION_3` the version (include/uapi/linux/capability.h).
     const KILL: u32 = 1 << 5;

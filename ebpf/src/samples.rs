@@ -1,7 +1,7 @@
-//! Samples of what recorded threads execute, by a program on a clock of each CPU, and their times off
-//! the CPU, by one at its switches.
+//! Samples of what recorded threads execute, by a program on a clock of each CPU, and their times off the CPU, by a
+//! program at its switches.
 //!
-//! Owns the object of `bpf/sample.bpf.c`. What it finds arrives with the session's events.
+//! Owns the object of `bpf/sample.bpf.c`. Its findings arrive with the session's events.
 
 use crate::attach::{LinkPlan, ProbeEnd};
 use crate::error::Error;
@@ -47,7 +47,7 @@ impl SamplePrograms {
         shared.lend(open.open_object_mut()).map_err(Error::Load)?;
         let attach = session.attach_kind();
         if attach == AttachMethod::Single {
-            // The value 0, which ordinary kprobe programs have.
+            // The value 0, as in ordinary kprobe programs.
             open.progs.at_host_launch.set_attach_type(ProgramAttachType::CgroupInetIngress);
         }
         let skeleton = open.load().map_err(Error::Load)?;
@@ -55,8 +55,8 @@ impl SamplePrograms {
         Ok(Self { links: vec![switches], launches: Vec::new(), attach, skeleton })
     }
 
-    /// Takes the stack of each recorded thread that launches a function of the host. `functions`: file offsets of
-    /// those of a CUDA driver that do.
+    /// Takes the stack of each recorded thread that launches a function of the host. `functions`: file offsets of a
+    /// CUDA driver's functions for such launches.
     ///
     /// # Errors
     /// [`Error::Attach`] with the kernel's error.
@@ -71,7 +71,7 @@ impl SamplePrograms {
         Ok(())
     }
 
-    /// Begins the waits of threads of recorded processes that wait already and of which no switch was seen.
+    /// Begins a wait for each thread of recorded processes that waits already, without a recorded switch.
     ///
     /// # Errors
     /// [`Error::Load`] if the kernel does not list its tasks.

@@ -86,7 +86,7 @@ impl Attachment {
 /// Detaches the probes of many files. The kernel waits for a grace period for each link (about 45
 /// ms); waiting for all of them in parallel takes no longer than for one.
 pub fn detach(attachments: impl IntoIterator<Item = Attachment>) {
-    // `uprobe_unregister_sync`: no program may run in a probe whose memory is freed.
+    // `uprobe_unregister_sync`: no program may run in a probe after its memory is freed.
     // https://github.com/torvalds/linux/blob/v6.13/kernel/events/uprobes.c
     std::thread::scope(|scope| {
         for link in attachments.into_iter().flat_map(|attachment| attachment.links) {
@@ -165,8 +165,8 @@ impl BpfSession {
     }
 
     /// Where the interpreter of a recorded process is: `runtime` is the address of `_PyRuntime`, `layout` from
-    /// [`BpfSession::add_layout`]. Samples need it; the first probe that fires stores it too, which may
-    /// be late in a process that was running.
+    /// [`BpfSession::add_layout`]. Samples need it. The first probe that fires stores it too, but in a running process
+    /// that may be late.
     pub fn note_interpreter(&self, pid: u32, layout: u32, runtime: u64) {
         let (map, key) = (&self.skeleton.maps.followed, pid.to_ne_bytes());
         let known = map.lookup(&key, MapFlags::ANY).ok().flatten();
@@ -246,7 +246,7 @@ impl BpfSession {
         Ok(attachment)
     }
 
-    /// `except`: a process whose hits are ignored.
+    /// `except`: hits of this process are ignored.
     pub(crate) fn attach_points(
         &mut self,
         file: &Path,
@@ -265,8 +265,8 @@ impl BpfSession {
         self.link(file, points, first)
     }
 
-    /// Registers a point that a program of another object will be attached to; returns its index.
-    /// `except`: a process whose hits are ignored.
+    /// Registers a point that a program of another object will be attached to; returns its index. `except`: hits of
+    /// this process are ignored.
     pub(crate) fn add_point(
         &mut self,
         point: &PlannedPoint,
@@ -379,8 +379,7 @@ fn load(
     support: &KernelSupport,
     stops_children: bool,
 ) -> Result<GctraceSkel<'static>, Error> {
-    // The skeleton borrows its object for its whole life, which is until gctrace ends: a few
-    // hundred bytes once per process.
+    // The skeleton borrows its object for its whole life, until gctrace ends: a few hundred bytes once per process.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = GctraceSkelBuilder::default().open(storage).map_err(Error::Load)?;
     open.maps.pause_ring.set_max_entries(config.ring_bytes).map_err(Error::Load)?;
@@ -407,7 +406,7 @@ fn load(
     programs.on_fork.set_autoload(!stops_children);
     programs.on_fork_stopping.set_autoload(stops_children);
     if support.attach() == AttachMethod::Single {
-        // The value 0, which ordinary kprobe programs have.
+        // The value 0, as in ordinary kprobe programs.
         for program in [&mut programs.at_entry, &mut programs.at_return] {
             program.set_attach_type(ProgramAttachType::CgroupInetIngress);
         }

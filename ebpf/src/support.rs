@@ -17,7 +17,7 @@ pub struct KernelSupport {
     pub btf: bool,
     /// Whether the kernel has the BPF ring buffer (5.8); false also if unknown.
     pub ring_buffer: bool,
-    /// A program can read which probe it was called for (5.15).
+    /// A program can read the cookie of the probe that called it (5.15).
     pub cookie: bool,
     /// Many probes of a file in one link (6.6).
     pub uprobe_multi: bool,
@@ -51,8 +51,8 @@ pub const OLDEST_LINUX: &str = "5.15";
 /// How probes are attached, as the kernel allows ([`KernelSupport::attach`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMethod {
-    /// One link per file for the functions whose return is probed, one for the others. A process that
-    /// is not recorded pays for the entries only.
+    /// One link per file for functions with a probed return, one for the others. A process that is not recorded pays
+    /// for the entries only.
     Session,
     /// One link per file and end: attaching and detaching is fast.
     Multi,
@@ -250,13 +250,13 @@ fn load_tiny_program(attach_type: u32) -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The pid -1, which no process has.
+/// The pid -1: no process has it.
 const NO_PROCESS: u32 = u32::MAX;
 
-/// The error (errno) of a multi link on a directory, in one process (0: in all). A kernel with such
-/// links returns EBADF (not a regular file), one without EINVAL. One whose filter compares processes
-/// and not threads refuses a negative pid with EINVAL before it examines the file (46ba0e49b642,
-/// "bpf: fix multi-uprobe PID filtering logic"). libbpf checks both in the same way.
+/// The error (errno) of a multi link on a directory, in one process (0: in all). A kernel with such links returns EBADF
+/// (not a regular file), a kernel without them EINVAL. A kernel with a filter that compares processes instead of
+/// threads refuses a negative pid with EINVAL before it examines the file (46ba0e49b642, "bpf: fix multi-uprobe PID
+/// filtering logic"). libbpf checks both in the same way.
 fn refused_link(attach_type: libbpf_sys::bpf_attach_type, pid: u32) -> i32 {
     let Some(program) = load_tiny_program(attach_type) else {
         return 0;
@@ -292,8 +292,7 @@ pub(crate) fn room_for_rings(bytes: u32) -> std::io::Result<()> {
     // Data pages are mapped twice (`ringbuf_map_mmap_user`, kernel/bpf/ringbuf.c).
     let needed = bytes as usize * 2 + BESIDES;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at an address chosen by the kernel, which no other code knows and which
-    // is unmapped below.
+    // SAFETY: a new mapping at an address chosen by the kernel. No other code knows it, and it is unmapped below.
     unsafe {
         let room = libc::mmap(std::ptr::null_mut(), needed, libc::PROT_NONE, flags, -1, 0);
         if room == libc::MAP_FAILED {

@@ -54,13 +54,12 @@ fn bytes_code(bytes: BytesArgument) -> u8 {
 pub struct CallProbe {
     /// The caller's id for it, returned in [`super::CudaCallEvent::function`].
     pub function: u16,
-    /// Kind of call, under which its hits are counted ([`super::CudaPrograms::counts`]).
+    /// Kind of call; its hits are counted by kind ([`super::CudaPrograms::counts`]).
     pub kind: CallKind,
-    /// File offset of an instruction at which the stack pointer and the arguments are still as at
-    /// the call.
+    /// File offset of an instruction where the stack pointer and the arguments are still as at the call.
     pub entry: u64,
-    /// Whether the return is probed too, by replacing the return address: not for functions through
-    /// which C++ exceptions unwind, where such an address would abort the program.
+    /// Whether the return is probed too, by replacing the return address. Not for functions with C++ exceptions
+    /// unwinding through them: there such an address would abort the program.
     pub on_return: bool,
     /// File offsets of its return instructions, if these are probed instead.
     pub returns: Vec<u64>,

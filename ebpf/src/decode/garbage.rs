@@ -30,7 +30,7 @@ pub(super) fn garbage(bytes: &[u8]) -> Option<GarbageEvent> {
     let kinds: Vec<CapturedKind> = kinds
         .take(wire.kinds as usize)
         .filter_map(read::<GarbageKindWire>)
-        // Without types whose objects are all listed by their code.
+        // Without a type if all its objects are listed by their code.
         .filter(|kind| kind.objects > 0)
         .map(|kind| captured_kind(&kind))
         .collect();

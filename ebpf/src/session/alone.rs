@@ -19,7 +19,7 @@ pub(super) struct ProbedAlone {
     /// The kernel can, and nothing would be missed.
     is_possible: bool,
     follows_children: bool,
-    /// The process whose links were limited to it; until it ends.
+    /// The process with links limited to it; until it ends.
     pid: Option<u32>,
     /// Probes are placed in this process alone now.
     is_on: bool,
@@ -41,7 +41,7 @@ impl ProbedAlone {
         Self { is_possible, follows_children, pid: None, is_on: false, files: Vec::new() }
     }
 
-    /// The process in which alone probes are placed now.
+    /// The only process with probes now.
     pub(super) fn process(&self) -> Option<u32> {
         self.pid.filter(|_| self.is_on)
     }
@@ -71,8 +71,8 @@ impl BpfSession {
         if pid == alone { by_thread || self.alone.follows_children && !is_first } else { true }
     }
 
-    /// Places probes in every process from now on, and those that are in one process alone in all
-    /// others, by `attach`: file, probed functions, the process without them. Returns the latter.
+    /// Places probes in every process from now on. Probes now in one process alone are also placed in all others, by
+    /// `attach` (file, probed functions, the process without them); returns these new attachments.
     pub(crate) fn place_everywhere(
         &mut self,
         attach: impl Fn(&mut Self, &Path, &[PlannedPoint], u32) -> Result<Attachment, Error>,
@@ -98,8 +98,8 @@ impl BpfSession {
         self.set_alone(false);
     }
 
-    /// The process that was probed alone has ended, or another of its threads than the main one, by
-    /// which the kernel recognizes it, executed a program: what was its pid is a process as any other.
+    /// The only probed process has ended, or a thread other than its main thread executed a program. The kernel
+    /// recognizes the process by its main thread: its former pid is now an ordinary process.
     ///
     /// # Errors
     /// [`Error::Map`].
@@ -121,7 +121,7 @@ impl BpfSession {
         Ok(())
     }
 
-    /// Remembers what was placed in one process alone.
+    /// Remembers points placed in one process alone.
     pub(crate) fn remember_alone(
         &mut self,
         path: &Path,
@@ -140,7 +140,7 @@ impl BpfSession {
         Ok(())
     }
 
-    /// The process in which alone probes are placed now.
+    /// The only process with probes now.
     pub(crate) fn probed_alone(&self) -> Option<u32> {
         self.alone.process()
     }

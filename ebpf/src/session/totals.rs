@@ -31,7 +31,7 @@ pub struct SampleCounts {
 /// Hits of the probe on garbage, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GarbageCounts {
-    /// Collections whose garbage was examined.
+    /// Collections with examined garbage.
     pub examined: u64,
     /// Collections passed over to keep the budget.
     pub skipped: u64,
@@ -66,7 +66,7 @@ impl ProgramCounts {
         (timed > 0).then(|| ends * ns as f64 / timed as f64)
     }
 
-    /// What was counted since `before`.
+    /// Counts since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let mut values = self.values;
         for (value, before) in values.iter_mut().zip(before.values) {
@@ -96,8 +96,8 @@ impl ProgramCounts {
         self.value(Counter::COUNTER_UNPROBED.0)
     }
 
-    /// Collections whose garbage was examined, those that were passed over for the budget, and those
-    /// without a list of garbage.
+    /// Collections with examined garbage, collections passed over to keep the budget, and collections without a list of
+    /// garbage.
     pub fn garbage(&self) -> GarbageCounts {
         GarbageCounts {
             examined: self.value(Counter::COUNTER_GARBAGE_WALKED.0),
@@ -117,7 +117,7 @@ impl ProgramCounts {
         }
     }
 
-    /// Pauses for which the ring had no room.
+    /// Pauses lost because the ring was full.
     pub fn lost_pauses(&self) -> u64 {
         self.value(Counter::COUNTER_LOST_PAUSES.0)
     }

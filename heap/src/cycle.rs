@@ -12,7 +12,7 @@ impl Heap {
     #[must_use]
     pub fn shortest_cycle(&self, node: NodeIndex) -> Option<Vec<u32>> {
         let is_garbage = self.is_garbage(node);
-        // Object -> the reference by which it was found.
+        // Object -> the reference that led to it.
         let mut found: HashMap<NodeIndex, u32> = HashMap::new();
         let mut queue = VecDeque::from([node]);
         while let Some(from) = queue.pop_front() {
@@ -57,7 +57,7 @@ impl Heap {
                 return None;
             }
         }
-        // Those that lead back: few enough to look again and again.
+        // Objects that lead back to the node: few enough to search them again and again.
         let mut back = HashSet::new();
         loop {
             let leads_back = |from: &NodeIndex| {

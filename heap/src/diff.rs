@@ -1,11 +1,10 @@
-//! What changed between heaps of one process.
+//! Changes between heaps of one process.
 //!
-//! Owns the rule for the same object. Address, type and label must be equal, and it cannot have
-//! become younger: a generation only rises. That leaves an object that died and one of its type
-//! that got its memory. The collector's lists are in order of age, but for the objects that a
-//! collection moved behind those that refer to them; so they are cut where the fewest objects
-//! contradict the cut, and an object on the new side is a new one whatever its address: unless it still
-//! refers to all that few others than it referred to, as a list that has grown does.
+//! Owns the rule for the same object. Address, type and label must be equal, and it cannot have become younger: a
+//! generation only rises. One case is left: an object died, and an object of its type got its memory. The collector's
+//! lists are in order of age, except that a collection moves objects behind their referrers. So the lists are cut where
+//! the fewest objects contradict the cut. An object on the new side is new, whatever its address, with one exception:
+//! it still refers to all objects of its counterpart that few others referred to, like a list that has grown.
 
 use super::dominators::Dominators;
 use super::reach::Heap;
@@ -21,7 +20,7 @@ struct Matched {
     old: Vec<bool>,
     /// Whether an object of the older heap is in the newer one.
     stayed: Vec<bool>,
-    /// Objects at the address of one that looks the same, which are taken for new ones.
+    /// Objects taken for new ones although an object with the same looks was at their address.
     reused: u64,
 }
 
@@ -189,7 +188,7 @@ fn owners(last: &Heap, is_born: &[bool], old: &[bool], most: usize) -> Vec<Owner
     owned.sort_by_key(|(owner, (count, _))| (Reverse(count.bytes), Reverse(count.objects), *owner));
     owned.truncate(most);
     let row = |(owner, (born, kinds)): (u32, OwnedObjects)| {
-        // Of several, one that has a line.
+        // With equal counts, a node with a line.
         let mostly = kinds.into_values().max_by_key(|(count, node)| {
             (*count, last.kind(*node).function.is_some(), Reverse(*node))
         });

@@ -1,9 +1,8 @@
-//! Dominators: an object dominates those that only it keeps alive, directly or not.
+//! Dominators: an object dominates all objects that only it keeps alive, directly or not.
 //!
-//! The algorithm of Lengauer and Tarjan ("A fast algorithm for finding dominators in a flowgraph",
-//! TOPLAS 1979) with path compression and without balancing: O(references * log(objects)), whatever
-//! the shape. Simpler iterations need quadratic time for a long list whose items share their class,
-//! which every Python list of instances does. No recursion.
+//! The algorithm of Lengauer and Tarjan ("A fast algorithm for finding dominators in a flowgraph", TOPLAS 1979) with
+//! path compression and without balancing: O(references * log(objects)) for any shape. Simpler iterations need
+//! quadratic time for a long list of items that share a class, such as any Python list of instances. No recursion.
 
 use super::NodeIndex;
 use super::reach::Heap;
@@ -95,7 +94,7 @@ struct DominatorSearch {
     parents: Vec<u32>,
     semi: Vec<u32>,
     immediate: Vec<u32>,
-    /// Forest of what has been processed, with compressed paths.
+    /// Forest of the processed nodes, with compressed paths.
     ancestors: Vec<u32>,
     labels: Vec<u32>,
 }

@@ -154,7 +154,7 @@ impl HeapGraph {
         for kind in &mut graph.kinds {
             kind.pid = graph.header.pid;
         }
-        // Counts only end the loops: vectors grow with what was really read.
+        // Counts only end the loops: vectors grow with the data really read.
         for _ in 0..input.number()? {
             let text = String::from_utf8(input.bytes()?)
                 .map_err(|_| HeapFileError::Damaged("a text is not UTF-8"))?;
@@ -231,7 +231,7 @@ fn read_node(input: &mut NumberReader<impl Read>, before: u64) -> Result<HeapNod
 
 fn write_edge(out: &mut impl Write, edge: &HeapEdge, before: u32) -> io::Result<()> {
     write_number(out, edge.from.saturating_sub(before).into())?;
-    // Most objects refer to one that is as old: twice the distance, odd if it is older.
+    // Most objects refer to objects of their own age: twice the distance, odd if the object is older.
     let distance = u64::from(edge.to.abs_diff(edge.from));
     write_number(out, distance << 1 | u64::from(edge.to < edge.from))?;
     let name = match edge.name {

@@ -59,11 +59,10 @@ pub struct HeapGraph {
     pub kinds: Vec<ObjectKind>,
     /// Names of references and labels of objects; [`TextIndex`] counts from 0.
     pub texts: Vec<String>,
-    /// The objects, those that the collector tracks first, oldest first; then untracked ones that
-    /// these refer to, as far as they were read (dicts and tuples whose tracking ended, arrays,
-    /// tensors). Each address appears once.
+    /// The objects: first the tracked ones, oldest first. Then untracked objects that these refer to, as far as they
+    /// were read: dicts and tuples no longer tracked, arrays, tensors. Each address appears once.
     pub nodes: Vec<HeapNode>,
-    /// References, ordered by `from`; those to objects that are not nodes are left out.
+    /// References between nodes, ordered by `from`; references to other objects are left out.
     pub edges: Vec<HeapEdge>,
     /// Where the program holds objects from: modules, frames, the interpreter's own state.
     pub roots: Vec<HeapRoot>,
@@ -97,7 +96,7 @@ pub struct HeapHeader {
     /// How long the program was stopped for it, in ns; `null` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_ns: Option<u64>,
-    /// What is missing or uncertain, in sentences.
+    /// Missing and uncertain facts, in sentences.
     pub notes: Vec<String>,
 }
 
@@ -108,7 +107,7 @@ pub struct HeapNode {
     pub address: u64,
     /// Its kind.
     pub kind: KindId,
-    /// What it is: a module's or a function's name, the beginning of a text; `None` for most.
+    /// Its label: a module's or a function's name, the start of a text; `None` for most objects.
     pub label: Option<TextIndex>,
     /// Its reference count; `None` if it is immortal or unknown.
     pub references: Option<u32>,

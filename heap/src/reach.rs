@@ -1,10 +1,9 @@
-//! A heap whose references can be followed, and what holds each object.
+//! A heap with references to follow, and the holder of each object.
 //!
-//! Owns the rule for which objects are alive. Modules and other roots that last hold first; then
-//! frames, whose variables go when they return; then objects with more references than the heap
-//! shows, which something outside of it must hold; then those whose references are unknown. What is
-//! still not reached is garbage: the collector's own rule (`deduce_unreachable` of CPython's
-//! `Python/gc.c`).
+//! Owns the rule for live objects. Roots hold objects in this order: modules and other lasting roots; frames, since
+//! their variables go when they return; then something outside the heap. The last holds objects with more references
+//! than the heap shows, then objects with an unknown number of references. All unreached objects are garbage: the
+//! collector's own rule (`deduce_unreachable` of CPython's `Python/gc.c`).
 
 use super::{HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapPlace, HeapRoot, NodeIndex};
 use gctrace_event::{KindId, ObjectKind};
@@ -39,7 +38,7 @@ pub struct Heap {
     /// First edge of each node; one more at the end.
     starts: Vec<u32>,
     reached: Vec<Reached>,
-    /// Nodes in the order in which they were reached: nearer ones first, within a phase.
+    /// Nodes in the order of reaching them: nearer ones first, within a phase.
     order: Vec<NodeIndex>,
     /// Nodes that a root holds, named or not; each once.
     roots: Vec<NodeIndex>,
@@ -90,10 +89,10 @@ impl HeapGraph {
 }
 
 impl Heap {
-    /// Finds out what holds each object, in time that grows with objects and references.
+    /// Finds the holder of each object, in time proportional to the number of objects and references.
     ///
     /// # Errors
-    /// The graph contradicts itself. One that [`HeapGraph::read`] returned does not.
+    /// The graph contradicts itself. A graph from [`HeapGraph::read`] does not.
     pub fn new(graph: HeapGraph) -> Result<Self, InvalidHeap> {
         graph.check()?;
         let mut heap = Self {
@@ -236,7 +235,7 @@ impl Heap {
         }
     }
 
-    /// Objects that are alive, in the order in which they were reached: each after its holder.
+    /// Live objects in the order of reaching them: each after its holder.
     pub(super) fn order(&self) -> &[NodeIndex] {
         &self.order
     }
@@ -254,10 +253,10 @@ impl Heap {
     }
 }
 
-/// Number of the phases in which roots with a name are followed.
+/// Number of phases for following roots with a name.
 const PHASES: u8 = 3;
 
-/// When roots of this name are followed.
+/// The phase that follows roots of this name.
 fn phase(name: &str) -> u8 {
     match name {
         HeapRoot::OUTSIDE => 2,

@@ -30,22 +30,21 @@ pub struct HeapFacts {
     pub header: HeapHeader,
     /// Number of objects.
     pub objects: u64,
-    /// Those that the collector tracks.
+    /// Objects that the collector tracks.
     pub tracked: u64,
-    /// Those in the permanent generation (`gc.freeze()`).
+    /// Objects in the permanent generation (`gc.freeze()`).
     pub frozen: u64,
     /// Number of references between them.
     pub references: u64,
     /// Their own memory in bytes, as far as known.
     pub bytes: u64,
-    /// Objects whose bytes are unknown: sums of bytes are lower bounds.
+    /// Objects of unknown size: sums of bytes are lower bounds.
     pub objects_of_unknown_bytes: u64,
-    /// Objects that no root reaches, tracked ones and what only they refer to.
+    /// Objects that no root reaches: tracked objects, and objects that only they refer to.
     pub garbage: HeapCount,
     /// Objects that something outside the heap holds; the safe side, if references are missing.
     pub held_outside: u64,
-    /// Objects with fewer references than the heap shows, which is impossible: something was
-    /// misread.
+    /// Objects with fewer references than the heap shows. This is impossible: something was misread.
     pub contradictions: u64,
 }
 
@@ -108,7 +107,7 @@ pub struct TypeRow {
     pub frozen: u64,
     /// Number that the collector does not track.
     pub untracked: u64,
-    /// Those that no root reaches.
+    /// Objects that no root reaches.
     pub garbage: HeapCount,
 }
 
@@ -125,7 +124,7 @@ pub struct HeapObject {
     pub file: Option<String>,
     /// Its first line; of frames, generators and tracebacks the line being executed.
     pub line: Option<u32>,
-    /// What it is: a module's name, the beginning of a text.
+    /// Its label: a module's name, the start of a text.
     pub label: Option<String>,
     /// Its own memory in bytes; `null` if unknown.
     pub bytes: Option<u64>,
@@ -205,12 +204,12 @@ pub enum Held {
 pub struct DominatorsAnswer {
     /// Bytes of all objects that are alive, as far as known.
     pub alive_bytes: u64,
-    /// Share of `alive_bytes` from which on an object is a suspect.
+    /// Smallest share of `alive_bytes` that makes an object a suspect.
     pub suspect_share: f64,
-    /// Objects that retain at least that share, each where its memory is held together: no smaller
-    /// one holds it. Largest first.
+    /// Objects that retain at least that share, each where its memory comes together: no smaller object holds it.
+    /// Largest first.
     pub suspects: Vec<Suspect>,
-    /// Objects that depend on no other object alone, those that retain most first.
+    /// Objects that depend on no other object alone; most retained bytes first.
     pub largest: Vec<RetainedRow>,
 }
 
@@ -219,16 +218,16 @@ pub struct DominatorsAnswer {
 pub struct Suspect {
     /// What holds it, as far as the path shows.
     pub holder: SuspectHolder,
-    /// Number of objects: several that something outside the heap holds each, and one of any other.
+    /// Number of objects: several if something outside the heap holds each of them, otherwise one.
     pub alike: u64,
-    /// The object, or one of those alike, and what they retain.
+    /// The object, or one of several alike, and the memory that they retain together.
     #[serde(flatten)]
     pub row: RetainedRow,
-    /// What it retains, by type of the objects, most bytes first; at most three.
+    /// Retained objects by type, most bytes first; at most three types.
     pub mostly: Vec<RetainedType>,
 }
 
-/// Objects of one type among those that an object retains.
+/// Retained objects of one type.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RetainedType {
     /// The type.
@@ -241,7 +240,7 @@ pub struct RetainedType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SuspectHolder {
-    /// A default argument of a function, which lives as long as the function.
+    /// A default argument of a function; it lives as long as the function.
     DefaultArgument,
     /// The cache of `functools.lru_cache` or `functools.cache`.
     LruCache,
@@ -257,7 +256,7 @@ pub enum SuspectHolder {
     EventLoop,
     /// The values of a `weakref.WeakKeyDictionary`.
     WeakKeys,
-    /// A traceback, which holds the frames it went through and their variables.
+    /// A traceback; it holds its frames and their variables.
     Traceback,
     /// A variable that a function closes over.
     Closure,
@@ -273,7 +272,7 @@ pub enum SuspectHolder {
     Other,
 }
 
-/// An object and what it retains.
+/// An object and its retained objects.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RetainedRow {
     /// Where it is, as Python would write it: `train.py:12 collect.__defaults__[0]`.
@@ -291,8 +290,8 @@ pub struct DiffAnswer {
     pub born: HeapCount,
     /// Objects of the first heap that are not in the last.
     pub gone: HeapCount,
-    /// Objects of the last heap with address, type and label of an older one that are taken for
-    /// new ones all the same, because of their age (docs/report-schema.md).
+    /// Objects of the last heap taken for new because of their age, although an older object had their address, type
+    /// and label (docs/report-schema.md).
     pub reused_addresses: u64,
     /// By type, most `born` bytes first, then most objects.
     pub types: Vec<DiffRow>,

@@ -26,14 +26,14 @@ pub struct ProgramState {
     pub stopped_ns: u64,
     /// Its memory.
     pub memory: ProgramMemory,
-    /// What CPython's allocator of small objects has, by the main interpreter and those that share its allocator;
-    /// `null`: unknown, for the reason in `without_pymalloc`.
+    /// Figures of pymalloc, CPython's allocator of small objects, for all interpreters together; `null`: unknown, for
+    /// the reason in `without_pymalloc`.
     pub pymalloc: Option<PymallocState>,
     /// Why `pymalloc` is unknown.
     pub without_pymalloc: Option<String>,
     /// Its interpreters, the main one first.
     pub interpreters: Vec<InterpreterState>,
-    /// Its threads: those with Python frames first, of these the main one.
+    /// Its threads: threads with Python frames first, starting with the main one.
     pub threads: Vec<ThreadState>,
     /// What limits these figures.
     pub notes: Vec<String>,
@@ -60,8 +60,8 @@ pub struct ProgramMemory {
 /// What pymalloc has: blocks of up to 512 bytes. Counted after the stop, while the program runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PymallocState {
-    /// Allocators: one, and that of each interpreter which has its own (3.12 and later). All figures are of all
-    /// of them.
+    /// Number of allocators: one, plus one for each interpreter with its own (3.12 and later). All figures are sums
+    /// over them.
     pub allocators: u64,
     /// Arenas.
     pub arenas: u64,
@@ -71,7 +71,7 @@ pub struct PymallocState {
     pub used_blocks: Option<u64>,
     /// Bytes of these blocks, as `sys._debugmallocstats()` prints them; `null` as `used_blocks`.
     pub used_bytes: Option<u64>,
-    /// Sizes of which there are blocks, ascending; none if they are too many to be counted.
+    /// Sizes of the existing blocks, ascending; empty if the blocks are too many to be counted.
     pub sizes: Vec<BlockSizes>,
 }
 
@@ -127,17 +127,17 @@ pub struct GenerationState {
 /// One thread.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ThreadState {
-    /// Its id in the kernel; `null`: it did not stop, so that which one it is is unknown.
+    /// Its id in the kernel; `null`: unknown, because it did not stop.
     pub tid: Option<u32>,
     /// The kernel's name of it.
     pub name: Option<String>,
-    /// What it waited for just before the stop; `null`: it was running, or that is unknown.
+    /// Reason for its wait just before the stop; `null`: it was running, or the reason is unknown.
     #[serde(serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub waits_for: Option<OffCpuReason>,
     /// Whether it was running, or could have; `null`: unknown.
     pub is_running: Option<bool>,
-    /// The interpreter whose code it executes; `null`: of none.
+    /// The interpreter that it executes code for; `null`: none.
     pub interpreter: Option<i64>,
     /// Whether it has the lock of the interpreter, or had it last; `null`: unknown, or there is none.
     pub has_gil: Option<bool>,

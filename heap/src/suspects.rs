@@ -1,8 +1,7 @@
 //! Leak suspects: objects that retain a large share of all memory.
 //!
-//! As Eclipse MAT does, a suspect is the object where its memory comes together: it retains at
-//! least the share, and none of those it dominates does, or several of one type do. Of a chain (a
-//! linked list) it is the first one.
+//! As Eclipse MAT does, a suspect is the object where its memory comes together. It retains at least the share; none of
+//! its dominated objects does, unless several of one type do. In a chain (a linked list) it is the first object.
 
 use super::dominators::Dominators;
 use super::names::Place;
@@ -15,7 +14,7 @@ use gctrace_units::{add_to, sum};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Share of the bytes from which on an object is a suspect (the default of Eclipse MAT).
+/// Smallest share of the bytes that makes an object a suspect (the default of Eclipse MAT).
 const SHARE: f64 = 0.1;
 /// Longest pattern of types and references that makes a chain, and how often it must repeat.
 const LONGEST_PERIOD: usize = 6;
@@ -67,8 +66,8 @@ impl Heap {
         }
     }
 
-    /// Objects of one kind of which something outside the heap holds each, as C code holds callbacks: together they
-    /// retain the share, alone each may retain little.
+    /// Objects of one kind, each held by something outside the heap, as C code holds callbacks. Together they retain
+    /// the share; alone each may retain little.
     fn held_outside_alike(&self, dominators: &Dominators, alive_bytes: u64) -> Vec<Vec<NodeIndex>> {
         let mut kinds: HashMap<u32, (u64, Vec<NodeIndex>)> = HashMap::new();
         let order = dominators.order().iter().copied();
@@ -106,7 +105,7 @@ impl Heap {
         };
         let order = dominators.order().iter().copied();
         let large = order.filter(|node| is_large(*node));
-        // Large objects by what they depend on, and their type.
+        // Large objects by dominator and type.
         let mut below: HashMap<NodeIndex, HashMap<&str, u32>> = HashMap::new();
         for node in large.clone() {
             if let Some(dominator) = dominators.immediate(node) {
@@ -114,7 +113,7 @@ impl Heap {
                 *kinds.entry(self.kind(node).type_name.as_str()).or_default() += 1;
             }
         }
-        // Alike ones are parts of what they depend on.
+        // Several of one type are parts of their dominator.
         let is_part = |node: NodeIndex| {
             let siblings = dominators.immediate(node).and_then(|node| below.get(&node));
             let alike = siblings.and_then(|kinds| kinds.get(self.kind(node).type_name.as_str()));

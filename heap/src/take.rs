@@ -1,13 +1,13 @@
 //! Takes the heap of a running CPython program from outside: copies the memory that its objects are
 //! in while all its threads are stopped, and reads objects and references from the copy.
 //!
-//! - [`regions`]: which memory may be read; [`image`]: the copy;
+//! - [`regions`]: the memory that may be read; [`image`]: the copy;
 //! - [`limits`]: how much of a program is read;
 //! - [`stop`]: all threads stopped and resumed; [`watchdog`]: for 2 s at most, whatever happens;
 //! - [`layout`]: offsets by version, as data;
-//! - [`collector`]: the collector's lists; [`walk`], [`shapes`], [`frames`], [`roots`]: objects and
-//!   what refers to them; [`graph`]: the result;
-//! - [`tables`]: what was allocated since the first pass;
+//! - [`collector`]: the collector's lists; [`walk`], [`shapes`], [`frames`], [`roots`]: objects, and all references to
+//!   them; [`graph`]: the result;
+//! - [`tables`]: memory allocated since the first pass;
 //! - [`running`]: the order of all this;
 //! - [`notebook`]: the numbers of its cells;
 //! - [`state`]: what the program does, without its objects; [`pymalloc`]: the allocator's blocks.

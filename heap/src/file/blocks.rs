@@ -12,12 +12,12 @@ use std::io::{Cursor, Read, Write};
 
 /// Bytes of a block before compression.
 const BLOCK: usize = 1 << 20;
-/// Bytes of a block that one byte of the file may stand for. Deflate reaches 1,032, which a hostile
-/// file would use to fill the memory: blocks that are smaller than this allows are padded with zeros,
-/// others refused. Real heaps reach about 4.
+/// Bytes of a block that one byte of the file may stand for. Deflate reaches 1,032: with that a hostile file would fill
+/// the memory. Smaller blocks are padded with zeros until they keep to this limit; other blocks are refused. Real heaps
+/// reach about 4.
 const EXPANSION: usize = 32;
 
-/// Compresses what is written to it. Nothing after the last whole block is in the file without
+/// Compresses the bytes written to it. Bytes after the last whole block reach the file only by
 /// [`finish`](Self::finish).
 pub(super) struct BlockWriter<W> {
     out: W,

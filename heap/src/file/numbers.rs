@@ -40,7 +40,7 @@ impl<R: Read> NumberReader<R> {
         u32::try_from(self.number()?).map_err(|_| HeapFileError::Damaged("a number is too large"))
     }
 
-    /// Bytes after their number. The buffer grows with what is really there.
+    /// Bytes after their number. The buffer grows with the bytes really read.
     pub(super) fn bytes(&mut self) -> Result<Vec<u8>, HeapFileError> {
         let length = self.number()?;
         let mut bytes = Vec::new();

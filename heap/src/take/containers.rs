@@ -50,14 +50,14 @@ pub(crate) fn attribute(
     named(image, layout, &entries, name)
 }
 
-/// The value of the entry whose key is a text.
+/// The value of the entry with this text as its key.
 fn named(image: &mut Image, layout: &Layout, entries: &[DictEntry], key: &str) -> Option<u64> {
     Some(entries.iter().find(|entry| is_text(image, layout, entry.key, key))?.value)
 }
 
 /// Whether the object at an address is this text.
 pub(crate) fn is_text(image: &mut Image, layout: &Layout, address: u64, text: &str) -> bool {
-    // Up to four bytes for each character, and one that is too many for another text to be cut to this one.
+    // Up to four bytes for each character, and one character more: a longer text must not be cut to this one.
     let longest = 4 * (text.len() + 1);
     read_text(image, layout, address, longest).is_some_and(|read| read == text)
 }

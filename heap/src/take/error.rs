@@ -103,7 +103,7 @@ pub enum HeapError {
         pid: u32,
         /// How often it was stopped.
         tries: u32,
-        /// What was in the way the last time.
+        /// The obstacle at the last try.
         why: &'static str,
     },
     /// It has more objects than can be listed while it is stopped.

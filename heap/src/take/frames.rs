@@ -36,7 +36,7 @@ const OBJECT_REFERENCES: [(u64, &str, u8); 4] = [
     (48, ".f_locals", 13),
     (56, ".f_locals", 13),
 ];
-/// Those of frame objects before 3.11; the trace function's place differs.
+/// References of frame objects before 3.11; the trace function's place differs.
 const OLD_REFERENCES: [(u64, &str); 5] = [
     (FrameObject::BACK, ".f_back"),
     (FrameObject::CODE, ".f_code"),
@@ -67,9 +67,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Bytes of the variables and the stack that a frame or a generator of this code has behind it
-    /// from 3.11 on: `co_nlocalsplus` and `co_stacksize`, which are next to `co_firstlineno`
-    /// (Include/cpython/code.h).
+    /// Bytes of the variables and the stack behind a frame or a generator of this code, from 3.11 on: `co_nlocalsplus`
+    /// and `co_stacksize`, next to `co_firstlineno` (Include/cpython/code.h).
     pub(crate) fn frame_slots(&mut self, code: u64) -> Option<u64> {
         (self.layout.minor >= 11 && code != 0).then_some(())?;
         let line = code.checked_add(u64::from(self.layout.frame.code_first_line))?;
@@ -177,8 +176,8 @@ impl Walk<'_> {
             (info.basic_size as usize).saturating_sub(16) / 8,
             &mut words,
         );
-        // What is no reference: gi_exc_state.previous_item; before 3.10 gi_running, one byte and
-        // uninitialized ones (Include/genobject.h).
+        // No references: gi_exc_state.previous_item; before 3.10 gi_running, one byte and uninitialized ones
+        // (Include/genobject.h).
         let others = match self.layout.minor {
             10 => [80, 80],
             _ => [24, 88],

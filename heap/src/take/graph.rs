@@ -1,7 +1,7 @@
 //! Collects nodes, references, names and roots into a [`HeapGraph`].
 //!
-//! Owns which object has which number, and how many of an object's references were found. What is
-//! in an object is read elsewhere.
+//! Owns the numbers of objects, and how many of an object's references were found. The content of objects is read
+//! elsewhere.
 
 use crate::take::FastMap;
 use crate::take::limits::{Exceeded, Limits};
@@ -79,7 +79,7 @@ pub(crate) struct GraphBuilder {
     found: Vec<u32>,
     pid: u32,
     limits: Limits,
-    /// Which of them was reached: no more is added then.
+    /// The limit that was reached: nothing is added then.
     exceeded: Option<Exceeded>,
 }
 
@@ -158,7 +158,7 @@ impl GraphBuilder {
         self.graph.nodes.get_mut(node as usize)
     }
 
-    /// Adds a reference. `counted`: it is one of those that the reference count counts.
+    /// Adds a reference. `counted`: the reference count includes it.
     pub(crate) fn edge(
         &mut self,
         from: NodeIndex,

@@ -1,9 +1,8 @@
 //! A copy of the memory that a heap is read from.
 //!
-//! Made of blocks of 64 KiB. The first pass over a running program copies each block that it reads
-//! from, so that tensors and other data, which no object's layout leads into, are never copied.
-//! While the program is stopped the same blocks are copied again ([`Image::refresh`]). Owns how
-//! bytes are fetched and found, not what they mean.
+//! Made of blocks of 64 KiB. The first pass over a running program copies each block that it reads from. Tensors and
+//! other data are never copied: no object's layout leads into them. While the program is stopped, the same blocks are
+//! copied again ([`Image::refresh`]). Owns how bytes are fetched and found, not their meaning.
 
 use crate::take::limits::{Exceeded, Limits, MOST_WORDS};
 use crate::take::regions::Regions;
@@ -24,7 +23,7 @@ const BATCH: usize = 64;
 
 /// Bytes that may be read between two looks at the clock and at the limits: some 10 us.
 const FUEL: u64 = 1 << 16;
-/// What it counts as, in bytes, to look whether a block is there.
+/// Bytes charged for a check whether a block exists.
 const SIZE_OF_LOOK: u64 = 64;
 
 /// Most blocks of one table: of the largest that is read ([`MOST_WORDS`]).
@@ -59,13 +58,13 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// An empty image that copies what is read, while the process runs.
+    /// An empty image; it copies the blocks that are read, while the process runs.
     pub(crate) fn of_process(pid: u32, regions: Regions, limits: Limits) -> Self {
         let pid = Pid::from_raw(pid.cast_signed());
         Self::new(BlockSource::Process { pid, regions }, limits)
     }
 
-    /// Which limit was reached, in this pass: from then on nothing is there any more.
+    /// The limit that was reached in this pass: from then on nothing can be read.
     pub(crate) fn exceeded(&self) -> Option<Exceeded> {
         self.exceeded
     }

@@ -1,9 +1,9 @@
 //! The layout of objects by version, as data.
 //!
-//! Sources: the headers of each version (Include/cpython/*.h, Include/internal/*.h), measured with
-//! `offsetof` for 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1 and 3.13.0; every line is compared with
-//! `gc.get_objects` and `gc.get_referents` of running interpreters by `tests/plain/truth.rs`. Builds with
-//! the GIL on 64-bit machines. What is the same in all versions is a constant.
+//! Sources: the headers of each version (Include/cpython/*.h, Include/internal/*.h), measured with `offsetof` for
+//! 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1 and 3.13.0; every line is compared with `gc.get_objects` and
+//! `gc.get_referents` of running interpreters by `tests/plain/truth.rs`. Builds with the GIL on 64-bit machines.
+//! Offsets equal in all versions are constants.
 
 pub(crate) use gctrace_cpython::offsets::*;
 
@@ -56,7 +56,7 @@ pub(crate) const BUILT_IN: &[(&str, Fields)] = &[
 /// Words of objects that are addresses of objects, but no references: type, first minor version,
 /// offsets.
 pub(crate) const BORROWED: &[(&str, u8, &[u64])] = &[
-    // Links of the list, the first of which is the cache itself (Modules/_functoolsmodule.c).
+    // Links of the list; the first link is the cache itself (Modules/_functoolsmodule.c).
     ("functools._lru_cache_wrapper", 8, &[16, 24]),
     // The thread's dict of a `threading.local` (Modules/_threadmodule.c).
     ("_thread._localdummy", 8, &[16]),
@@ -69,8 +69,7 @@ pub(crate) const BORROWED: &[(&str, u8, &[u64])] = &[
 pub(crate) struct Module {
     pub(crate) name: u64,
     pub(crate) state: u64,
-    /// `md_def`, which has the size of the state and the function that visits it (before 3.15:
-    /// Include/moduleobject.h).
+    /// `md_def`: it has the size of the state and the function that visits it (before 3.15: Include/moduleobject.h).
     pub(crate) definition: Option<u64>,
     pub(crate) state_size: u64,
     pub(crate) traverse: u64,
@@ -107,7 +106,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout of an interpreter whose `_PyRuntime` is at `runtime`; `None` if it is unknown.
+    /// The layout of the interpreter with its `_PyRuntime` at `runtime`; `None` if it is unknown.
     pub(crate) fn of(found: &Resolution, image: &mut Image, runtime: u64) -> Option<Self> {
         let collector = found.layout.clone()?;
         let frame = found.frames?;

@@ -1,8 +1,8 @@
 //! How much of a program is read: memory, work and time.
 //!
-//! A program may have anything where its objects should be: lists in memory that it maps and never
-//! writes, a million lists that share their items, a type of its own for each object. The limits
-//! follow from the memory that it has, which no such program can make up.
+//! A program may have anything where its objects should be: lists in memory that it maps and never writes, a million
+//! lists that share their items, a type of its own for each object. The limits follow from the program's memory: no
+//! such program can fake that.
 
 use gctrace_probes::process_memory;
 use nix::time::{ClockId, clock_gettime};
@@ -17,7 +17,7 @@ const READS: u64 = 16;
 /// What a pass may read in any case.
 const LEAST_READ: u64 = 64 << 20;
 
-/// What is read of a process at most.
+/// Limits of reading one process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Bytes that are copied.
@@ -44,8 +44,8 @@ pub(crate) enum Exceeded {
     Time,
 }
 
-/// CPU time of this thread, for what is read while the program runs: on a busy machine a fifth of a second may pass
-/// without any.
+/// CPU time of this thread for reading while the program runs. On a busy machine a fifth of a second may pass without
+/// any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuBudget {
     end: Duration,

@@ -1,8 +1,8 @@
 //! The numbers of a notebook's cells, from the program that runs them.
 //!
-//! IPython's compiler keeps them by the names of the files that it made up for their code, for its
-//! tracebacks (`CachingCompiler._filename_map`, since IPython 8.0). They are read from that dict while the program runs,
-//! and are not stopped for: what is read is compared with a second reading.
+//! IPython's compiler keeps them by file name: for its tracebacks it makes up a file name for the code of each cell
+//! (`CachingCompiler._filename_map`, since IPython 8.0). They are read from that dict while the program runs, without a
+//! stop, and compared with a second reading.
 
 use crate::HeapError;
 use crate::take::containers::{attribute, dict, find_key, is_text};
@@ -16,9 +16,9 @@ use gctrace_cpython::{Memory as _, interpreters};
 use gctrace_probes::ResolveOptions;
 use std::time::{Duration, Instant};
 
-/// For how long a look may take, during which the recorder reads nothing else: a hundred times what it does.
+/// Longest time of a look, a hundred times the usual one. Meanwhile the recorder reads nothing else.
 const LOOK_LIMIT: Duration = Duration::from_millis(500);
-/// What it copies at most, in bytes: the names of some thousand modules, each in a block of its own.
+/// Most bytes that a look copies: the names of some thousand modules, each in a block of its own.
 const MOST_COPIED: u64 = 256 << 20;
 
 /// An IPython shell, of a terminal or of a Jupyter kernel.
@@ -36,9 +36,9 @@ pub struct NotebookShell {
 struct Places {
     /// The dict of the numbers.
     numbers: u64,
-    /// `In`, the list of what was entered, the first of which is none.
+    /// `In`, the list of entered code; its first item is not entered code.
     inputs: u64,
-    /// The dict of the shell's other values, of which `execution_count` is the number of the next cell.
+    /// The dict of the shell's other values: `execution_count` is the number of the next cell.
     values: u64,
 }
 
@@ -46,7 +46,7 @@ impl NotebookShell {
     /// Finds the interpreter of a process.
     ///
     /// # Errors
-    /// There is no such process, it may not be read, or its interpreter is none whose objects can be read.
+    /// There is no such process, it may not be read, or objects of its interpreter cannot be read.
     pub fn of(pid: u32, options: &ResolveOptions) -> Result<Self, HeapError> {
         let (found, runtime) = find(pid, options)?;
         let version = || HeapError::Version { pid, version: found.version.to_string() };
@@ -54,9 +54,9 @@ impl NotebookShell {
         Ok(Self { pid, layout, runtime, places: None })
     }
 
-    /// The number of the cell whose code has this file name: of its last run, if it ran several times. Code that a cell's
-    /// magic or a front end has IPython run besides has the number of the last cell. `None`: the program has no such
-    /// cell, or it changed meanwhile.
+    /// The number of the cell with code of this file name; if it ran several times, the number of its last run. Other
+    /// code that IPython runs for a cell's magic or for a front end has the number of the last cell. `None`: the
+    /// program has no such cell, or it changed meanwhile.
     pub fn number(&mut self, file: &str) -> Option<u32> {
         if self.places.is_none() {
             self.places = self.search(&mut self.image()?);
@@ -77,7 +77,7 @@ impl NotebookShell {
         let next = find_key(image, layout, places.values, "execution_count")?;
         let mut int = |address| u32::try_from(read_int(image, layout, address)?).ok();
         let (number, next) = (int(number)?, int(next)?);
-        // What is not entered is numbered like the next cell: since IPython 9, within a cell too.
+        // Code that was not entered is numbered like the next cell; since IPython 9, within a cell too.
         let entered = image.field(places.inputs, SIZE)?;
         let is_entered = number < next || u64::from(number) < entered;
         Some(if is_entered { number } else { number.checked_sub(1)? }).filter(|number| *number > 0)

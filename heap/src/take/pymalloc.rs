@@ -1,10 +1,12 @@
-//! What pymalloc, CPython's allocator of small objects, has: its arenas, and the blocks in their pools.
+//! Arenas of pymalloc, CPython's allocator of small objects, and the blocks in their pools.
 //!
-//! Where the table of arenas is, no symbol says in stripped builds, and it moved with each version. It is found by
-//! what it is: a word of the interpreter's data that leads to a table whose arenas' first pools have the
-//! arena's number. An interpreter with an allocator of its own (3.12 and later) has such a word in its state, or in
-//! what a word of its state leads to. Read while the program runs, so blocks may be counted that are freed meanwhile. Source:
-//! Objects/obmalloc.c of 3.8 - 3.11, Include/internal/pycore_obmalloc.h of 3.12 - 3.15: the structures are the
+//! In stripped builds no symbol leads to the table of arenas, and the table moved with each version. So it is found by
+//! its content: a word of the interpreter's data leads to a table, and the first pools of the table's arenas contain
+//! the arena's number. An interpreter with an allocator of its own (3.12 and later) has such a word in its state, or in
+//! memory that a word of its state leads to. The table is read while the program runs, so counted blocks may be freed
+//! meanwhile.
+//!
+//! Source: Objects/obmalloc.c of 3.8 - 3.11, Include/internal/pycore_obmalloc.h of 3.12 - 3.15. The structures are the
 //! same in all, on 64-bit machines.
 
 use crate::state::{BlockSizes, PymallocState};
@@ -18,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::IoSliceMut;
 use std::time::Duration;
 
-/// CPU time in which is searched and counted: an arena takes about 10 us.
+/// CPU time for the search and the count: an arena takes about 10 us.
 const LIMIT: Duration = Duration::from_millis(200);
 /// Most bytes of the interpreter's data that are searched, before and after `_PyRuntime`; they are 2 MiB at most.
 const MOST_DATA: u64 = 16 << 20;
@@ -44,12 +46,12 @@ const TO_TABLE: u64 = 64 * 8;
 /// A page: what `mmap` aligns arenas to.
 const PAGE: u64 = 4096;
 
-/// `ARENA_SIZE` and `POOL_SIZE` in bytes: larger since 3.10, which has a radix tree.
+/// `ARENA_SIZE` and `POOL_SIZE` in bytes: larger since 3.10 and its radix tree.
 fn sizes(minor: u8) -> (u64, u64) {
     if minor >= 10 { (1 << 20, 1 << 14) } else { (1 << 18, 1 << 12) }
 }
 
-/// What pymalloc has, of the main interpreter and of all others; `interpreters`: the addresses of their states.
+/// Figures of pymalloc, of the main interpreter and all others; `interpreters`: the addresses of their states.
 ///
 /// # Errors
 /// Why that is unknown.
@@ -126,8 +128,8 @@ impl Allocator<'_> {
         Ok(None)
     }
 
-    /// Where the table of arenas is that an interpreter uses whose state is allocated; of one that has the
-    /// main interpreter's allocator that of the main interpreter, or `None`.
+    /// Address of an interpreter's table of arenas, found from its state in allocated memory. If the interpreter shares
+    /// the main interpreter's allocator: the main interpreter's table, or `None`.
     fn table_of(&self, state: u64) -> Option<u64> {
         let most = state.saturating_add(MOST_STATE).min(self.maps.end_of(state)?);
         let mut bytes = vec![0; usize::try_from(most - state).ok()?];
@@ -294,7 +296,7 @@ struct Mapping {
     end: u64,
     /// Neither of a file nor the kernel's.
     is_anonymous: bool,
-    /// The heap of `malloc`, which grows: no data of the interpreter, also where it is next to it.
+    /// The heap of `malloc`: it grows, and is no data of the interpreter, even next to it.
     is_heap: bool,
 }
 
@@ -318,7 +320,7 @@ impl Mappings {
         found.filter(|one| one.is_anonymous && address < one.end).map(|one| one.end)
     }
 
-    /// The data of the file that `runtime` is in: what is mapped around it without a gap.
+    /// The data of the file that `runtime` is in: all mappings around it without a gap.
     fn data(&self, runtime: u64) -> Vec<(u64, u64)> {
         let data: Vec<&Mapping> = self.0.iter().filter(|one| !one.is_heap).collect();
         let mut groups = data.chunk_by(|one, next| one.end == next.start);

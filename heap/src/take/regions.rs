@@ -1,8 +1,7 @@
-//! `/proc/PID/maps`: which memory may be copied.
+//! `/proc/PID/maps`: the memory that may be copied.
 //!
-//! Objects, their tables and frames are in private memory; names of types are also in mapped
-//! executables and libraries. Shared memory, devices (GPU mappings among them) and what the kernel
-//! maps hold no objects and are never read.
+//! Objects, their tables and frames are in private memory; names of types are also in mapped executables and libraries.
+//! Shared memory, devices (GPU mappings among them) and the kernel's own mappings hold no objects and are never read.
 
 use crate::HeapError;
 use crate::take::stop::refusal;

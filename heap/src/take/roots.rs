@@ -1,5 +1,5 @@
-//! From where the program holds objects: modules, frames, the interpreter's state, and what is
-//! referred to from elsewhere.
+//! Places from where the program holds objects: modules, frames, the interpreter's state, and references from outside
+//! the heap.
 
 use crate::NodeIndex;
 use crate::take::frames::{frame_place, old_values, untagged};
@@ -26,7 +26,7 @@ const OLD_NAMESPACES: [u64; 3] = [FrameObject::BUILTINS, FrameObject::GLOBALS, F
 /// are to objects that have fewer references than were found: a thread that is stopped between two
 /// counts is off by a few.
 const WRONG_OBJECTS: u64 = 8;
-/// Most types whose references are taken back: each is a pass over all references.
+/// Most types that lose their references: each takes a pass over all references.
 const WRONG_TYPES: usize = 64;
 const WRONG_SHARE: f64 = 0.001;
 
@@ -43,9 +43,9 @@ struct RootFinder<'walk, 'image> {
     walk: &'walk mut Walk<'image>,
     /// Nodes that are roots already.
     named: FastSet<NodeIndex>,
-    /// What else holds them says more, usually a module: these become roots only where nothing else
-    /// reaches them. Namespaces that frames hold, and objects whose addresses are in structures of the
-    /// interpreter: its free lists keep those of objects that were made from them.
+    /// Roots of last resort: namespaces held by frames, and objects with their address in a structure of the
+    /// interpreter. The interpreter's free lists keep addresses of objects that were made from them. Any other holder,
+    /// usually a module, is more informative: these become roots only where nothing else reaches them.
     last: Vec<(NodeIndex, String)>,
 }
 
@@ -199,7 +199,7 @@ impl RootFinder<'_, '_> {
         ] {
             let word = self.word(frame, offset);
             let is_tagged = fields.tagged && offset == fields.function;
-            // The locals of a module are its globals, which the module holds too.
+            // The locals of a module are its globals, and the module holds these too.
             let is_globals =
                 offset == fields.locals_dict && word == self.word(frame, fields.globals);
             if is_globals {
@@ -299,8 +299,8 @@ impl RootFinder<'_, '_> {
         }
     }
 
-    /// The type with the largest share of its references among those that cannot be: the others
-    /// that refer to the same objects are right. With the number of objects concerned.
+    /// The type with the largest share of impossible references: other types' references to the same objects are right.
+    /// With the number of these objects.
     fn wrong_type(&mut self) -> Option<(TypeIndex, u64)> {
         let builder = &self.walk.builder;
         let is_wrong: Vec<bool> = (0..builder.graph.nodes.len() as NodeIndex)

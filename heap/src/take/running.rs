@@ -55,12 +55,11 @@ pub struct RunningHeap {
 }
 
 impl RunningHeap {
-    /// Finds the interpreter of a process and reads its heap once while it runs, to know which
-    /// memory to copy. The program is not stopped.
+    /// Finds the interpreter of a process and reads its heap once while it runs, to know the memory to copy. The
+    /// program is not stopped.
     ///
     /// # Errors
-    /// There is no such process, it may not be read, or its interpreter is none whose objects can
-    /// be read.
+    /// There is no such process, it may not be read, or objects of its interpreter cannot be read.
     pub fn open(pid: u32, options: HeapOptions) -> Result<Self, HeapError> {
         let watchdog = Watchdog::start(StopPurpose::Heap)
             .map_err(|source| HeapError::Watchdog { pid, source })?;
@@ -92,7 +91,7 @@ impl RunningHeap {
         Ok(heap)
     }
 
-    /// Reads the heap again while the program runs: what has to be copied has changed.
+    /// Reads the heap again while the program runs: the memory to copy has changed.
     ///
     /// # Errors
     /// The process is gone, or its interpreter.
@@ -138,7 +137,7 @@ impl RunningHeap {
         }
     }
 
-    /// Reads everything that the graph will need. What it reads may be inconsistent.
+    /// Reads all data for the graph. The data may be inconsistent.
     fn read_through(&mut self) -> Result<(), HeapError> {
         let (state, _) = self.state()?;
         self.state = Some(state);
@@ -365,7 +364,7 @@ mod tests {
         assert!(read > 0);
     }
 
-    /// What is read from a program may be anything: the walk ends, and does not panic.
+    /// A program's memory may contain anything: the walk ends, and does not panic.
     #[test]
     fn damaged_memory_is_no_panic() {
         let (mut child, mut heap) = waiting("damaged_memory_is_no_panic");

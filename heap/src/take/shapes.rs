@@ -239,14 +239,14 @@ impl Walk<'_> {
     }
 }
 
-/// `next`, `key` and `result` of a link of an `lru_cache` (`lru_list_elem`, Modules/_functoolsmodule.c),
-/// and of the root of the list, which is the cache itself.
+/// `next`, `key` and `result` of a link of an `lru_cache` (`lru_list_elem`, Modules/_functoolsmodule.c), and of the
+/// cache itself, the root of the list.
 const CACHE_NEXT: u64 = 24;
 const CACHE_KEY: u64 = 40;
 const CACHE_RESULT: u64 = 48;
 /// `ob_alloc` of a bytearray (Include/cpython/bytearrayobject.h, 3.8 to 3.15).
 const BYTEARRAY_ALLOCATED: u64 = 24;
-/// `allocated` and `ob_descr` of an `array.array`, whose descriptor begins with `char typecode; int itemsize`
+/// `allocated` and `ob_descr` of an `array.array`; its descriptor begins with `char typecode; int itemsize`
 /// (Modules/arraymodule.c, 3.8 to 3.15).
 const ARRAY_ALLOCATED: u64 = 32;
 const ARRAY_DESCRIPTOR: u64 = 40;
@@ -256,8 +256,8 @@ const MOST_BUFFER: u64 = 1 << 48;
 const ELEMENT_EXTRA: u64 = 40;
 /// `sizeof(ElementObjectExtra)`: attributes, length, allocated, children, and place for four of these.
 const ELEMENT_EXTRA_BYTES: u64 = 64;
-/// `ma_used` of a dict; `od_fast_nodes` and its number of slots, behind those of a dict, `od_first` and `od_last`; `sizeof(_ODictNode)`
-/// (Objects/odictobject.c).
+/// `ma_used` of a dict; `od_fast_nodes` and its number of slots, behind the fields of a dict, `od_first` and `od_last`;
+/// `sizeof(_ODictNode)` (Objects/odictobject.c).
 const DICT_USED: u64 = 16;
 const ORDER_NODES: u64 = 64;
 const ORDER_SLOTS: u64 = 72;

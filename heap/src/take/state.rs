@@ -1,7 +1,7 @@
 //! What a program does at one moment, without its objects: threads with their Python stacks, collector, memory.
 //!
-//! What is slow is done before the stop (the interpreter is found, threads are named) or after it (frozen objects
-//! and the allocator's blocks are counted). While the program is stopped, stacks are read and the collector's state, for some milliseconds.
+//! Slow work is done before the stop (find the interpreter, name threads) or after it (count frozen objects and the
+//! allocator's blocks). While the program is stopped, stacks and the collector's state are read, for some milliseconds.
 
 use crate::HeapError;
 use crate::state::{InterpreterState, ProgramMemory, ProgramState, StackFrame, ThreadState};
@@ -22,9 +22,9 @@ use gctrace_probes::{ProcessMemory, Resolution, ResolveOptions, proc_status};
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
-/// For how long stacks are read while the program is stopped; then the rest is left out, which a note says.
+/// Longest time of reading stacks while the program is stopped. Then the rest is left out, and a note reports it.
 const READ_LIMIT: Duration = Duration::from_millis(8);
-/// CPU time in which frozen objects are counted, while the program runs: some 10,000, of a build without optimization.
+/// CPU time for counting frozen objects while the program runs: some 10,000 in a build without optimization.
 const COUNT_LIMIT: Duration = Duration::from_millis(60);
 /// Most threads of all interpreters.
 const MOST_THREADS: usize = 10_000;
@@ -163,7 +163,7 @@ struct PythonThread {
     is_cut: bool,
 }
 
-/// What was read while the program was stopped.
+/// Data read while the program was stopped.
 struct SeenProgram {
     interpreters: Vec<(FoundInterpreter, InterpreterState)>,
     threads: Vec<PythonThread>,
@@ -266,8 +266,8 @@ impl StoppedProgram {
     }
 }
 
-/// Follows the list of the permanent generation, which changes by `gc.freeze()` and `gc.unfreeze()` alone, and as
-/// frozen objects are freed: then what is counted ends early, and is not given.
+/// Counts the list of the permanent generation. It changes only by `gc.freeze()`, by `gc.unfreeze()` and when a frozen
+/// object is freed: then the count ends early and is dropped.
 fn count_frozen(
     pid: u32,
     found: &Resolution,
@@ -341,7 +341,7 @@ fn joined(pid: u32, python: Vec<PythonThread>, natives: Vec<NativeThread>) -> Ve
     all
 }
 
-/// Of /proc/PID/status, which is in KiB.
+/// From /proc/PID/status, in KiB there.
 fn memory(pid: u32) -> ProgramMemory {
     let text = proc_status::read(pid, "status").unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();

@@ -30,8 +30,8 @@ const STOP_LIMIT: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_micros(200);
 
 impl StoppedThreads {
-    /// Stops all threads, those that are being created included. A thread in an uninterruptible
-    /// wait is left behind at the deadline: it runs no code of the program until it stops.
+    /// Stops all threads, including threads just being created. A thread in an uninterruptible wait is left behind at
+    /// the deadline: it runs no code of the program until it stops.
     pub(crate) fn stop(pid: u32, deadline: Instant) -> Result<Self, HeapError> {
         let mut stopped = Self::default();
         loop {
@@ -112,8 +112,7 @@ impl StoppedThreads {
     }
 }
 
-/// The thread's control block, whose address is its `pthread_t` with glibc and musl: `fs` holds it (psABI
-/// x86-64, 3.4.6).
+/// The thread's control block: its address is the `pthread_t` of glibc and musl, held in `fs` (psABI x86-64, 3.4.6).
 #[cfg(target_arch = "x86_64")]
 fn thread_pointer(thread: Pid) -> Option<u64> {
     ptrace::getregs(thread).ok().map(|registers| registers.fs_base)
@@ -125,7 +124,7 @@ fn thread_pointer(_thread: Pid) -> Option<u64> {
     None
 }
 
-/// Detaches from all threads. Those that have not stopped yet are detached when this thread ends.
+/// Detaches from all threads. The end of this thread detaches threads that have not stopped yet.
 impl Drop for StoppedThreads {
     fn drop(&mut self) {
         for (tid, state) in &self.threads {
@@ -147,7 +146,7 @@ enum Poll {
 /// Whether a seized thread has stopped. Takes no other news: the exit of a child is for whoever
 /// waits for it.
 fn poll(pid: u32, tid: i32) -> Poll {
-    // SAFETY: all zeros are a valid siginfo_t, which waitid overwrites.
+    // SAFETY: all zeros are a valid siginfo_t; waitid overwrites it.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let flags = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
     // SAFETY: `info` is writable.
@@ -211,9 +210,9 @@ pub(crate) fn refusal(pid: u32, errno: Errno) -> HeapError {
     HeapError::Forbidden { pid, errno }
 }
 
-/// Stops a process and has `look` read it, with the stopped threads and the time at which the stop began. In a
-/// thread of its own, whose end detaches what could not be detached otherwise. Returns with how long it was
-/// stopped.
+/// Stops a process and has `look` read it, with the stopped threads and the start time of the stop. Also returns how
+/// long the process was stopped. Works in a thread of its own: the end of that thread detaches any threads still
+/// attached.
 ///
 /// # Errors
 /// It may not be stopped, or did not stop.
@@ -281,7 +280,7 @@ impl HeapMoment<'_> {
     }
 }
 
-/// What is in the way of a heap in a callback, if the program has left it.
+/// Why a heap cannot be taken in a callback: the program has left it.
 pub(crate) const NOT_THERE: &str = "was not in the callback";
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! The memory beside objects that was allocated since the first pass, copied while the program is
-//! stopped.
+//! Memory beside objects, allocated since the first pass, and copied while the program is stopped.
 //!
-//! The first pass knows which blocks objects lead to. A list that has grown since has its items
-//! elsewhere, and in a program that leaks it is the one that holds everything.
+//! The first pass knows the blocks that objects lead to. A list that has grown since has its items elsewhere, and in a
+//! leaking program this list holds everything.
 
 use crate::HeapPlace;
 use crate::take::image::Image;
@@ -12,10 +11,9 @@ use crate::take::walk::Walk;
 use crate::take::{FastMap, containers};
 use gctrace_cpython::{Dict, Memory as _};
 
-/// New objects that are visited whole, which takes about a microsecond each.
+/// Most new objects that are visited whole: each takes about a microsecond.
 const MOST_NEW: usize = 100_000;
-/// Copies the tables of all tracked containers, and what objects in blocks from number `known` on
-/// lead to.
+/// Copies the tables of all tracked containers, and the memory that objects in blocks from number `known` on lead to.
 pub(crate) fn copy_tables(
     image: &mut Image,
     layout: &Layout,

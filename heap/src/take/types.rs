@@ -46,7 +46,7 @@ pub(crate) struct TypeInfo {
     pub(crate) basic_size: u64,
     pub(crate) item_size: u64,
     pub(crate) flags: u64,
-    /// Where `__weakref__` is, which is not a reference.
+    /// Offset of `__weakref__`: not a reference.
     pub(crate) weak_list: u64,
     /// Other addresses that are no references.
     borrowed: &'static [u64],
@@ -131,8 +131,8 @@ fn read(image: &mut Image, base: u64, offset: u64) -> u64 {
     image.pointer(base, offset)
 }
 
-/// Derived from `collections.OrderedDict`, whose fields after a dict's are scanned: only the dict
-/// of attributes is among them.
+/// Derived from `collections.OrderedDict`. Its fields after a dict's are scanned: only the dict of attributes is among
+/// them.
 fn is_ordered(image: &mut Image, bases: &[u64]) -> bool {
     bases.iter().any(|base| {
         let name = read(image, *base, type_object::NAME);

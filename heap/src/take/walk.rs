@@ -1,8 +1,9 @@
-//! Visits each object: its kind, its size, and what it refers to.
+//! Visits each object: its kind, its size, and its references.
 //!
-//! Owns the order, names and kinds, and what all objects have; what each [`Shape`] has is in
-//! `shapes.rs`, frames and generators in `frames.rs`, roots in `roots.rs`. References are those that the type's own `tp_traverse` visits, as far as the layout
-//! is known; of all other types, every word that is the address of a tracked object.
+//! Owns the order, names and kinds, and the parts common to all objects. The parts of each [`Shape`] are in
+//! `shapes.rs`, frames and generators in `frames.rs`, roots in `roots.rs`. References are what the type's own
+//! `tp_traverse` visits, as far as the layout is known. In objects of other types, every word with the address of a
+//! tracked object is a reference.
 
 use crate::take::code::{CodeInfo, read_code};
 use crate::take::graph::GraphBuilder;
@@ -22,14 +23,14 @@ const LONGEST_KEY: usize = 120;
 /// Longest name of a module.
 pub(crate) const LONGEST_NAME: usize = 500;
 
-/// What code an object belongs to, which is part of its kind.
+/// The code that an object belongs to; part of its kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct CodePlace {
     /// Address of the code object; 0 if there is none.
     pub(crate) code: u64,
     /// The line that is executed; `None`: the first.
     pub(crate) line: Option<u32>,
-    /// Address of the class, whose name is shown and not the code's; 0 if it is none.
+    /// Address of the class: its name is shown instead of the code's; 0 if it is none.
     pub(crate) class: u64,
 }
 
@@ -76,7 +77,7 @@ impl<'image> Walk<'image> {
         }
     }
 
-    /// Adds the tracked objects, then visits each, and the untracked ones that they refer to.
+    /// Adds the tracked objects, then visits each of them and the untracked objects that they refer to.
     pub(crate) fn visit_all(&mut self, tracked: &[(u64, HeapPlace)]) {
         for (address, place) in tracked {
             let _too_many = self.add(*address, *place);
@@ -93,7 +94,7 @@ impl<'image> Walk<'image> {
         self.builder.graph.edges.sort_by_key(|edge| edge.from);
     }
 
-    /// Which limit was reached: what was found is not all, then.
+    /// The limit that was reached: then the graph is incomplete.
     pub(crate) fn exceeded(&self) -> Option<Exceeded> {
         self.image.exceeded().or(self.builder.exceeded())
     }
@@ -195,8 +196,8 @@ impl<'image> Walk<'image> {
         if is_wanted { self.add(address, HeapPlace::Untracked) } else { None }
     }
 
-    /// Adds references to the nodes whose addresses are among these words. `offset` is the first
-    /// word's, for names.
+    /// Adds references to all nodes with their address among these words. `offset`: offset of the first word, for
+    /// names.
     fn scan(&mut self, from: NodeIndex, kind: TypeIndex, info: &TypeInfo, offset: u64) {
         let words = std::mem::take(&mut self.words);
         for (offset, word) in (offset..).step_by(8).zip(&words) {
@@ -275,7 +276,7 @@ impl<'image> Walk<'image> {
             return;
         };
         let mut place = CodePlace::default();
-        // What it owns beside itself, in bytes, as far as that can be read.
+        // Bytes that it owns beside itself, as far as they can be read.
         let (mut extra, mut order) = (None, None);
         match info.shape {
             Shape::Dict => extra = Some(self.dict(node, address, 1)),
@@ -335,7 +336,7 @@ impl<'image> Walk<'image> {
             + pre_header(self.layout.minor, info.flags);
         if info.has(flags::HEAP_TYPE) {
             let name = self.named(".__class__");
-            // An untracked type is a static one, which is no node.
+            // An untracked type is static, and no node.
             if let Some(to) = self.builder.node(info.address) {
                 self.builder.edge(node, to, name, true);
             }

@@ -1,4 +1,4 @@
-//! How long a program will be stopped, at most: what is done then is rehearsed while it runs.
+//! How long a program will be stopped, at most: the work of the stop is rehearsed while the program runs.
 
 use super::RunningHeap;
 use super::stopped::COPY_LIMIT;
@@ -11,11 +11,11 @@ use crate::take::tables::copy_tables;
 use crate::take::watchdog::LIMIT_MS;
 use std::time::{Duration, Instant};
 
-/// How much more CPU time it may take than in the rehearsal.
+/// How much more CPU time the work may take than in the rehearsal.
 const MARGIN: f64 = 1.5;
-/// How much longer it may take then if other programs run, which share the CPUs differently each time.
+/// How much longer the work may take if other programs run: they share the CPUs differently each time.
 const SHARE_MARGIN: f64 = 3.0;
-/// What stopping itself takes.
+/// Time of stopping itself.
 const STOP_COST: Duration = Duration::from_millis(5);
 /// How long a thread that becomes runnable waits for each that is runnable already: the time slice
 /// (`base_slice_ns`, kernel/sched/fair.c, 6.6 and later: 2.8 ms with 2 to 3 CPUs, 3.5 with 4 to 7).
@@ -42,12 +42,12 @@ impl RunningHeap {
         Ok(rehearsal.longest(waiting_threads()).min(watchdog))
     }
 
-    /// Does what is done while the program is stopped, with this thread's usual priority.
+    /// Does the work of the stop while the program runs, with this thread's usual priority.
     fn rehearse(&mut self) -> Result<Rehearsal, HeapError> {
         let begun = Stopwatch::start();
         let mut spared = Took::default();
         if let Some(state) = self.state {
-            // Time on the CPU counts, of which there may be little.
+            // Time on the CPU counts, and may be short.
             let patience = begun.wall + COPY_LIMIT * 8;
             self.image.reopen(self.pid, Regions::of(self.pid)?, Some(patience));
             self.image.refresh();

@@ -1,6 +1,6 @@
-//! What happens while the program is stopped: its memory is copied, and it goes on.
+//! The stop of a program: its memory is copied, and it goes on.
 //!
-//! Everything between the stop and the resumption reads from the image, which ends all at the deadline.
+//! Everything between the stop and the resumption reads from the image. At the deadline the image ends all reading.
 
 use super::RunningHeap;
 use crate::take::collector;
@@ -21,7 +21,7 @@ const COLLECTION_POLL: Duration = Duration::from_micros(200);
 /// How long the program may be stopped, at once and in all tries; the watchdog's limit is later.
 pub(super) const COPY_LIMIT: Duration = Duration::from_millis(1500);
 
-/// What was found while the program was stopped.
+/// Findings from the stop.
 pub(super) struct StoppedHeap {
     pub(super) tracked: Vec<(u64, HeapPlace)>,
     pub(super) state: FoundInterpreter,
@@ -73,7 +73,7 @@ impl RunningHeap {
         })
     }
 
-    /// One stop; what was in the way, if anything.
+    /// Stops the program once; the inner error is an obstacle.
     fn stop_once(
         &mut self,
         moment: &HeapMoment<'_>,

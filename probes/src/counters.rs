@@ -1,4 +1,4 @@
-//! CPU performance counters: which ones this machine has, and opening them.
+//! CPU performance counters: finds and opens the counters of this machine.
 //!
 //! One event per CPU counts everything that runs there, in user space and in the kernel, like
 //! `perf stat -a`. Attribution to threads happens elsewhere: the BPF programs read the counters
@@ -116,7 +116,7 @@ fn cpu_list(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
-/// The generic hardware events, which the kernel maps to the CPU's.
+/// The generic hardware events: the kernel maps them to the CPU's.
 fn builder(counter: Counter) -> Option<Builder<'static>> {
     let load_misses = |which| Cache { which, operation: CacheOp::READ, result: CacheResult::MISS };
     Some(match counter {

@@ -1,11 +1,10 @@
-//! The CUDA, NCCL and torch libraries: which functions gctrace probes, and where they are.
+//! The CUDA, NCCL and torch libraries: the probed functions and their locations.
 //!
 //! `cuda/table.rs` lists the functions, `cuda/find.rs` finds the files that may contain them.
 //! Nothing here loads a library or calls into one.
 //!
-//! NVTX ranges cannot be probed. NVTX 3, which torch and nearly everything else uses, is
-//! header-only: the ranges are calls through a pointer that is null unless a tool is injected into
-//! the process, so there is no function to probe.
+//! NVTX ranges cannot be probed. NVTX 3, used by torch and nearly everything else, is header-only: ranges are calls
+//! through a pointer that is null unless a tool is injected into the process. So there is no function to probe.
 
 mod find;
 mod table;
@@ -67,8 +66,7 @@ pub struct CudaPoint {
     pub function: u16,
     /// Name of the exported symbol, with its suffix (`_ptsz`) or mangled argument types.
     pub symbol: String,
-    /// File offset of an instruction at which the stack pointer and the arguments are still as at
-    /// the call.
+    /// File offset of an instruction where the stack pointer and the arguments are still as at the call.
     pub file_offset: u64,
     /// File offsets of the return instructions; only for functions with
     /// [`ProbedEnds::Instructions`].
@@ -137,7 +135,7 @@ impl ProbedFunction {
     }
 }
 
-/// Two names of one function (aliases) share an address, which is probed once.
+/// Two names of one function (aliases) share an address: it is probed once.
 fn one_probe_each(points: &mut Vec<CudaPoint>) {
     let mut seen = std::collections::HashSet::new();
     points.retain(|point| seen.insert(point.file_offset));

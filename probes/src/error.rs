@@ -45,7 +45,7 @@ pub enum ResolveError {
         /// The result of each search strategy.
         tried: Vec<String>,
     },
-    /// A CPython version whose collector gctrace does not support.
+    /// A CPython version that gctrace does not support.
     #[error("{} contains CPython {version}; gctrace supports 3.8 to 3.15", path.display())]
     Version {
         /// The file.

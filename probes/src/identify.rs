@@ -15,14 +15,14 @@ pub enum ProgramKind {
         /// File offset of the program's entry point: by then the loader has mapped the library.
         entry_file_offset: u64,
     },
-    /// An executable that is PyPy, or loads it: a Python whose collector is another one.
+    /// An executable that is PyPy, or loads it: a Python with another collector.
     PyPy,
-    /// Another dynamically linked executable; what it loads later is unknown.
+    /// Another dynamically linked executable; later loaded libraries are unknown.
     OtherDynamic {
         /// File offset of the program's entry point.
         entry_file_offset: u64,
     },
-    /// Not an executable of this machine, or one that cannot load libraries.
+    /// Not an executable of this machine, or unable to load libraries.
     Other,
 }
 
@@ -42,8 +42,8 @@ pub fn identify(file: &Path) -> Result<ProgramKind, ResolveError> {
 }
 
 fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
-    // Executables that load extension modules export it. The full symbol table, which can have a
-    // million entries, is searched only if there is no other.
+    // Executables that load extension modules export it. The full symbol table can have a million entries: it is
+    // searched only if there is no other.
     let runtime = if image.has_loader() {
         image.dynamic_symbol("_PyRuntime")
     } else {
@@ -96,8 +96,7 @@ pub(crate) fn is_libpython(name: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) && rest.contains(".so"))
 }
 
-/// Whether a library's file name is PyPy's, such as `libpypy3.9-c.so`, which holds all but its
-/// `main`.
+/// Whether a library's file name is PyPy's, such as `libpypy3.9-c.so`: all of PyPy but its `main`.
 fn is_libpypy(name: &str) -> bool {
     name.starts_with("libpypy")
 }
@@ -111,7 +110,7 @@ mod tests {
     use super::{ProgramKind, identify, is_libpython, likely_libpython};
     use std::process::Command;
 
-    /// Stand-ins for PyPy, which is a small program and a large library, or one file.
+    /// Stand-ins for PyPy: a small program and a large library, or one file.
     #[test]
     fn pypy_is_recognized_by_its_library_or_its_main() {
         let place = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! How the kernel starts a program file, and by which loader: whether a library can be preloaded
-//! into it.
+//! How the kernel starts a program file, and the loader it uses: whether a library can be preloaded into it.
 
 use crate::ResolveError;
 use crate::elf::{ElfImage, FileBytes, ImageData, Machine, NotAnImage, open, open_file};
@@ -21,7 +20,7 @@ pub enum Loading {
     },
     /// Dynamically linked: this loader maps the libraries.
     Loader(PathBuf),
-    /// Dynamically linked with the runtime library of a sanitizer, of this name, before which none may be loaded.
+    /// Dynamically linked with the runtime library of a sanitizer, of this name. No library may be loaded before it.
     Sanitizer(String),
     /// Statically linked: no library can be preloaded.
     Static,

@@ -1,8 +1,8 @@
 //! Memory that a process's C library keeps: freed by the program, and not given back to the kernel.
 //!
-//! Read from outside, from the chunks of glibc's malloc in `[heap]` (`struct malloc_chunk`), as the kernel
-//! shows neither. The process runs on and takes no lock: a walk that does not lead to the end of the heap, chunk by
-//! chunk, counts as unknown, as does that of another allocator.
+//! Read from outside, from the chunks of glibc's malloc in `[heap]` (`struct malloc_chunk`), as the kernel shows
+//! neither. The process runs on and takes no lock: if a walk does not lead to the end of the heap, chunk by chunk, the
+//! memory counts as unknown. With another allocator it is unknown too.
 
 use crate::memory::ProcessMemory;
 use crate::proc_status;
@@ -11,11 +11,12 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
-/// Size of a page: what the kernel takes back. glibc has chunks on aarch64 as well, whose pages may be larger.
+/// Size of a page, the unit that the kernel takes back. glibc has chunks on aarch64 as well, but pages may be larger
+/// there.
 const PAGE: u64 = 4096;
-/// Fields of a free chunk before what may be given back (`sizeof (struct malloc_chunk)`).
+/// Fields of a free chunk before the memory that may be given back (`sizeof (struct malloc_chunk)`).
 const CHUNK_HEAD: u64 = 48;
-/// Least size of a chunk, and what each is a multiple of.
+/// Least size of a chunk, and the unit of all sizes.
 const LEAST_CHUNK: u64 = 32;
 const ALIGNED: u64 = 16;
 /// Flags in a chunk's size: the chunk before is in use; it is a mapping of its own, or of a thread's arena; none.
@@ -26,7 +27,7 @@ const PRESENT: u64 = 1 << 63;
 /// Bytes read at a time: more as long as chunks are small.
 const LEAST_READ: u64 = 1 << 12;
 const MOST_READ: u64 = 1 << 16;
-/// Reads of a walk, which take some 50 ms, and bytes of a heap, whose page table is read.
+/// Most reads of a walk: they take some 50 ms. Most bytes of a heap: its page table is read.
 const MOST_READS: u32 = 1 << 15;
 const MOST_BYTES: u64 = 1 << 34;
 
@@ -71,7 +72,7 @@ fn heap(maps: &[u8]) -> Option<Range<u64>> {
 struct Heap<M> {
     memory: M,
     range: Range<u64>,
-    /// Whether each of its pages is in memory: others are not read, which would fetch them.
+    /// Whether each of its pages is in memory. Other pages are not read: that would fetch them.
     pages: Vec<bool>,
 }
 
@@ -180,7 +181,7 @@ mod tests {
         // Free with 24 whole pages, the rest of the 25th in use, and the top with three.
         let chunks = [small, (25 * PAGE, false), (PAGE - 0x290, true), (4 * PAGE, true)];
         assert_eq!(kept(&chunks, &[]), Some((24 + 3) * PAGE));
-        // What was given back before is not resident.
+        // Memory given back before is not resident.
         assert_eq!(kept(&chunks, &[5, 6, 7]), Some((21 + 3) * PAGE));
         // Many small ones in use, over several reads.
         let many: Vec<(u64, bool)> = std::iter::repeat_n((64, true), 64 * 100).collect();

@@ -59,8 +59,8 @@ pub struct MappedFile {
     pub start: u64,
 }
 
-/// All file mappings in `text`, which has the format of `/proc/PID/maps`. Lines that cannot be
-/// parsed (truncated, from another kernel) are skipped.
+/// All file mappings in `text`, in the format of `/proc/PID/maps`. Lines that cannot be parsed (truncated, from another
+/// kernel) are skipped.
 pub fn parse(text: &[u8]) -> Vec<FileMapping> {
     text.split(|byte| *byte == b'\n').filter_map(mapping).collect()
 }
@@ -79,8 +79,8 @@ pub fn mappings(pid: u32) -> Result<Vec<FileMapping>, ProcessError> {
 /// # Errors
 /// If the process is gone, or its memory map may not be read.
 pub fn candidates(pid: u32) -> Result<Vec<MappedFile>, ProcessError> {
-    // With CAP_PERFMON the kernel shows the map of a process whose executable it does not: a static
-    // interpreter would be overlooked.
+    // With CAP_PERFMON the kernel may show a process's map but not its executable: a static interpreter would be
+    // overlooked.
     let executable = match crate::proc_status::executable(pid) {
         Err(error @ ProcessError::Forbidden { .. }) => return Err(error),
         executable => executable.ok(),
@@ -122,9 +122,8 @@ fn candidate(pid: u32, mapping: FileMapping) -> MappedFile {
     }
 }
 
-/// A path by which this process can open the file: through the other process's root, which also
-/// works across mount namespaces; for a deleted or replaced file through the mapping itself (needs
-/// privileges).
+/// A path by which this process can open the file. It leads through the other process's root, and so also works across
+/// mount namespaces; for a deleted or replaced file through the mapping itself (needs privileges).
 pub(crate) fn openable(pid: u32, mapping: &FileMapping) -> PathBuf {
     let mut through_root = PathBuf::from(format!("/proc/{pid}/root"));
     through_root.extend(mapping.path.components().skip(1));

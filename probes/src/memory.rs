@@ -1,6 +1,6 @@
 //! Reads the memory of a running process, out-of-process.
 //!
-//! Owns how bytes are fetched, not what they mean.
+//! Owns how bytes are fetched, not their meaning.
 
 use crate::proc_status::ProcessError;
 use gctrace_cpython::Memory;

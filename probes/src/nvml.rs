@@ -1,8 +1,7 @@
-//! NVIDIA's management library (NVML): which GPUs there are and their state, out-of-process.
+//! NVIDIA's management library (NVML): the GPUs and their state, out-of-process.
 //!
-//! Owns the loading of `libnvidia-ml.so.1` and its errors. `nvml/queries.rs` has what is queried of
-//! each GPU, `nvml/absences.rs` how missing values are reported. When to sample, and on which
-//! thread, is up to the caller.
+//! Owns the loading of `libnvidia-ml.so.1` and its errors. `nvml/queries.rs` has the queries of each GPU,
+//! `nvml/absences.rs` the reports of missing values. The caller decides when to sample, and on which thread.
 
 mod absences;
 mod queries;
@@ -73,8 +72,7 @@ impl NvmlError {
     }
 }
 
-/// The loaded and initialized library. Dropping it releases the driver, which can then be unloaded
-/// or updated.
+/// The loaded and initialized library. Dropping it releases the driver: the driver can then be unloaded or updated.
 #[derive(Debug)]
 pub struct NvmlLibrary {
     nvml: Nvml,

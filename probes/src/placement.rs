@@ -1,9 +1,8 @@
-//! Chooses the instruction of a function on which its probe is placed.
+//! Chooses the instruction of a function for its probe.
 //!
-//! The kernel emulates a few instructions at a probe and single-steps all others, which is about
-//! thirty times as expensive on x86-64 (0.5 against 16 us a hit, measured on Linux 6.18) and twice
-//! on aarch64. Functions often have one of the few among their first instructions, for example the
-//! `push` after an `endbr64`.
+//! The kernel emulates a few instructions at a probe and single-steps all others. Single-stepping costs about thirty
+//! times as much on x86-64 (0.5 against 16 us a hit, measured on Linux 6.18) and twice as much on aarch64. Functions
+//! often have one of the few among their first instructions, for example the `push` after an `endbr64`.
 
 use crate::code::{Flow, Instruction, RegisterUses, Registers, decode};
 use crate::elf::{ElfImage, Machine};
@@ -12,14 +11,13 @@ use std::ops::Range;
 /// Number of instructions searched for a better place.
 const LOOK_AHEAD: usize = 16;
 
-/// Which registers must still have their values from the function's first byte when the probe
-/// fires.
+/// Registers that must have the same values when the probe fires as at the function's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PreservedState {
-    /// Those that lead to the return address, which a return probe replaces: on the stack, or in
-    /// the link register until the function saves it.
+    /// Registers that lead to the return address, for a return probe to replace it: on the stack, or in the link
+    /// register until the function saves it.
     Stack,
-    /// The argument registers too, which the entry probe reads.
+    /// The argument registers too: the entry probe reads them.
     Arguments,
     /// Only the first argument: for an entry probe without return probe.
     FirstArgument,
@@ -93,8 +91,8 @@ fn choose(body: &[Instruction], keep: Kept) -> Option<Instruction> {
     let unknown_targets = body.iter().any(Instruction::jumps_within);
     for instruction in body.iter().take(LOOK_AHEAD) {
         if instruction.is_emulated() {
-            // A jump table could lead back to it, but never to a `push` of the prologue, which
-            // would unbalance the stack.
+            // A jump table could lead back to it, but never to a `push` of the prologue: that would unbalance the
+            // stack.
             let safe = !targets.contains(&instruction.address())
                 && (!unknown_targets || instruction.is_push());
             return safe.then_some(*instruction);

@@ -75,12 +75,10 @@ impl ProcessError {
     }
 }
 
-/// Most bytes of a file below `/proc/PID` that are read: the map of 65,530 mappings
-/// (`vm.max_map_count`), whose paths are long.
+/// Most bytes of a file below `/proc/PID` that are read: a map of 65,530 mappings (`vm.max_map_count`) with long paths.
 const LARGEST: u64 = 64 << 20;
-/// Most bytes of a command line and of an environment: what exec allows both (`bprm_stack_limits`,
-/// fs/exec.c, since 4.13). A program can have the kernel show its whole memory there
-/// (`PR_SET_MM_MAP`).
+/// Most bytes of a command line and of an environment: exec's limit for both (`bprm_stack_limits`, fs/exec.c, since
+/// 4.13). A program can have the kernel show its whole memory there (`PR_SET_MM_MAP`).
 const LARGEST_ARGUMENTS: u64 = 6 << 20;
 
 /// Contents of a file below `/proc/PID`, as much of it as a program usually has.
@@ -113,7 +111,7 @@ pub fn executable(pid: u32) -> Result<PathBuf, ProcessError> {
     Ok(OsString::from_vec(bytes).into())
 }
 
-/// A path by which this process can open the executable, even if it was renamed or deleted.
+/// A path for this process to open the executable, even if it was renamed or deleted.
 pub fn executable_link(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/exe"))
 }
@@ -153,7 +151,7 @@ pub fn last_command_line(pid: u32) -> Vec<String> {
     command_line(pid).unwrap_or_default()
 }
 
-/// What is mapped, as in `/proc/PID/maps`; nothing if the process is gone.
+/// The mappings, as in `/proc/PID/maps`; empty if the process is gone.
 #[must_use]
 pub fn maps(pid: u32) -> Vec<u8> {
     read(pid, "maps").unwrap_or_default()
@@ -233,7 +231,7 @@ impl ProcessStatus {
         }
     }
 
-    /// Whether a signal has another effect than that of a program that does not know it.
+    /// Whether the main thread blocks a signal, or the process ignores or catches it: its effect is not the default.
     pub fn expects(&self, signal: i32) -> bool {
         let bit = u32::try_from(signal).ok().and_then(|signal| signal.checked_sub(1));
         bit.and_then(|bit| self.expected_signals.checked_shr(bit)).is_some_and(|bits| bits & 1 == 1)
@@ -372,7 +370,7 @@ pub struct ProcessStat {
     pub session: u32,
     /// The kernel's flags of the main thread (`PF_*`, include/linux/sched.h).
     pub flags: u32,
-    /// CPU time of the children that it waited for, and of those that these did, in ns, exact to 20 ms.
+    /// CPU time of its waited-for children, and of the children that these waited for, in ns, exact to 20 ms.
     pub waited_ns: u64,
     /// Start time in ns of `CLOCK_BOOTTIME`, exact to 10 ms.
     pub started_ns: u64,
@@ -402,7 +400,7 @@ impl ProcessStat {
     }
 }
 
-/// `/proc/PID/stat`, which every user may read.
+/// `/proc/PID/stat`; every user may read it.
 ///
 /// # Errors
 /// If the process is gone.

@@ -1,7 +1,7 @@
 //! How much memory a process uses, and how much it may use.
 //!
-//! Owns where Linux reports it: `/proc/PID/statm`, `/proc/meminfo`, and the limits of the process's
-//! cgroups, version 2 and 1 (cgroups(7)). What cannot be read is unknown.
+//! Owns where Linux reports it: `/proc/PID/statm`, `/proc/meminfo`, and the limits of the process's cgroups, version 2
+//! and 1 (cgroups(7)). A figure that cannot be read is unknown.
 
 use crate::proc_status;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
     let page_bytes = u64::try_from(page.ok()??).ok()?;
-    // One that exited and was not reaped has none, which says nothing of the time before.
+    // A process that exited and was not reaped has none: this shows nothing about the time before.
     pages.checked_mul(page_bytes).filter(|bytes| *bytes > 0)
 }
 

@@ -60,7 +60,7 @@ pub enum SearchStrategy {
 }
 
 impl SearchStrategy {
-    /// All strategies in the order in which they are tried.
+    /// All strategies in the order of use.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 }
 
@@ -86,7 +86,7 @@ pub struct Resolution {
     pub version: PythonVersion,
     /// Whether it is a build without the GIL.
     pub free_threaded: bool,
-    /// Kind of collector, which follows from version and build.
+    /// Kind of collector; follows from version and build.
     pub collector: CollectorKind,
     /// The strategy that found the collector: the last of `tried`.
     pub rung: SearchStrategy,
@@ -102,8 +102,8 @@ pub struct Resolution {
     pub objects: Option<ObjectLayout>,
     /// Link-time (ELF virtual) address of `_PyRuntime`.
     pub runtime: u64,
-    /// Link-time address at which the file's lowest mapping starts. In a process, `_PyRuntime` is
-    /// at [`crate::maps::MappedFile::start`] `- lowest_address + runtime`.
+    /// Link-time start address of the file's lowest mapping. In a process, `_PyRuntime` is at
+    /// [`crate::maps::MappedFile::start`] `- lowest_address + runtime`.
     pub lowest_address: u64,
     /// Warnings for the user: parts that were not found, doubts.
     pub warnings: Vec<String>,
@@ -111,10 +111,9 @@ pub struct Resolution {
 
 /// One instruction to probe. Addresses are link-time (ELF virtual) addresses.
 ///
-/// Entry probe and return probe are placed on the same instruction, at [`ProbePoint::file_offset`]:
-/// it is chosen such that, just before it runs, the stack pointer is the same as at the function's
-/// first byte. So the return address is at `[rsp]`, which is what the kernel replaces for a return
-/// probe, and all argument registers still contain the arguments.
+/// Entry probe and return probe are placed on the same instruction, at [`ProbePoint::file_offset`]. Just before it
+/// runs, the stack pointer is the same as at the function's first byte. So the return address is at `[rsp]`, where the
+/// kernel replaces it for a return probe, and all argument registers still contain the arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbePoint {
     /// What the function at this location does.

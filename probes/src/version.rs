@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A CPython version, as precise as could be determined.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PythonVersion {
-    /// Major version, which is always 3.
+    /// Major version, always 3.
     pub major: u8,
     /// Minor version; gctrace supports 8 to 15.
     pub minor: u8,
@@ -86,8 +86,8 @@ fn exported(image: &ElfImage<'_>) -> Option<PythonVersion> {
     PythonVersion::from_hex(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// The literal `PY_VERSION`, distinguished from other libraries' versions by agreeing with the
-/// `python3.N` of the search path, which is compiled in as well.
+/// The literal `PY_VERSION`. Unlike other libraries' versions it agrees with the `python3.N` of the search path,
+/// compiled in as well.
 fn in_text(image: &ElfImage<'_>) -> Option<PythonVersion> {
     let constants: Vec<&[u8]> = image.constant_data().map(|(_, bytes)| bytes).collect();
     let minors: Vec<u8> = (7..=30)

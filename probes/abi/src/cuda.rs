@@ -2,7 +2,7 @@
 
 use strum::VariantArray;
 
-/// Kind of call: what the function does, under which its calls are counted.
+/// Kind of call: what the function does. Calls are counted by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, VariantArray)]
 #[repr(u8)]
 pub enum CallKind {

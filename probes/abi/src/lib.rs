@@ -1,8 +1,8 @@
 //! The binary interfaces that gctrace's probes read: kinds of functions, and their arguments.
 //!
-//! The vocabulary between `gctrace-probes`, which finds all this in files, and `gctrace-ebpf`, whose
-//! programs read it in processes; neither knows the other. Data only. Arguments follow the x86-64
-//! System V calling convention.
+//! The vocabulary between `gctrace-probes` and `gctrace-ebpf`: the former finds all this in files, the latter's
+//! programs read it in processes. Neither knows the other. Data only. Arguments follow the x86-64 System V calling
+//! convention.
 //!
 //! ```
 //! use gctrace_abi::ArgumentRegister;

@@ -1,4 +1,4 @@
-//! What is at a probed location, and in which registers its arguments are.
+//! Kinds of probed locations, and the registers of their arguments.
 
 use serde::{Deserialize, Serialize};
 use strum::VariantArray;
@@ -22,7 +22,7 @@ pub enum ProbePointKind {
     UsdtStart = 6,
     /// `python:gc__done`, a static trace point.
     UsdtDone = 7,
-    /// The ELF entry point of a program, which is stopped there once. Not part of an interpreter.
+    /// The ELF entry point of a program: the program is stopped there once. Not part of an interpreter.
     ProgramEntry = 8,
     /// The C function that frees code objects; its first argument is the code object.
     CodeDealloc = 9,

@@ -10,7 +10,7 @@ use crate::{FrameLayout, LineTableFormat, line_table};
 /// The fields of a code object that gctrace uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeObject {
-    /// `co_filename`: the path given to the compiler, which may be relative.
+    /// `co_filename`: the path given to the compiler, maybe relative.
     pub file: String,
     /// `co_qualname` (3.11 and later), otherwise `co_name`.
     pub function: String,

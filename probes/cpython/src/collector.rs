@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Offsets in bytes. Those of the collector's fields are relative to its state ([`GcBase`]).
+/// Offsets in bytes. Offsets of the collector's fields are relative to its state ([`GcBase`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectorLayout {
     /// In `PyThreadState`: pointer to its interpreter.

@@ -91,7 +91,7 @@ pub struct Dict {
     pub keys: Keys,
     /// Address of the first value; `None`: each is in the table, after its key.
     pub values: Option<u64>,
-    /// Its values are in an object, which refers to them itself (3.13 and later).
+    /// Its values are in an object, and the object itself refers to them (3.13 and later).
     pub is_embedded: bool,
 }
 
@@ -137,8 +137,7 @@ impl Dict {
     }
 }
 
-/// The first of a dict's or an object's values (`PyDictValues`, whose header comes first from 3.13
-/// on).
+/// Address of the first value of a dict or an object (`PyDictValues`; from 3.13 on its header comes first).
 #[inline]
 fn first_value(minor: u8, values: u64) -> Option<u64> {
     values.checked_add(if minor >= 13 { VALUES_HEAD } else { 0 })
@@ -157,8 +156,7 @@ fn values_of(memory: &mut impl Memory, keys: &Keys, values: u64) -> Vec<DictEntr
     entries
 }
 
-/// What says where the attributes of the instances of a class are, of one with
-/// [`flags::MANAGED_DICT`].
+/// How a class with [`flags::MANAGED_DICT`] stores the attributes of its instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceLayout {
     /// Second number of the version.
@@ -172,7 +170,7 @@ pub struct InstanceLayout {
 }
 
 impl InstanceLayout {
-    /// Addresses of the values of an object, and of its dict; 0 for what it does not have.
+    /// Addresses of the values of an object, and of its dict; 0 if it does not have them.
     #[inline]
     pub fn places(self, memory: &mut impl Memory, object: u64) -> Option<(u64, u64)> {
         let mut before = |distance: u64| memory.word(object.wrapping_sub(distance));
@@ -210,9 +208,8 @@ impl InstanceLayout {
         if values == 0 {
             return Some(0);
         }
-        // `new_values` in Objects/dictobject.c of 3.11 and 3.12: before them are two bytes and one for
-        // each value, the size of which, padded, is `values[-1]`. There were more when the class had
-        // fewer instances.
+        // `new_values` in Objects/dictobject.c of 3.11 and 3.12: before them are two bytes and one for each value. The
+        // padded size of these bytes is `values[-1]`. There were more when the class had fewer instances.
         let head = u64::from(memory.byte(values.wrapping_sub(1))?);
         let keys = Keys::read(memory, self.minor, self.keys)?;
         Some(head + keys.capacity.max(head.saturating_sub(2 + 7)) * 8)

@@ -35,7 +35,7 @@ pub struct FrameLayout {
     pub code_first_line: u32,
     /// In the code object: pointer to the `bytes` with the line table.
     pub code_line_table: u32,
-    /// Format of the table at `code_line_table`, which depends on the version.
+    /// Format of the table at `code_line_table`; depends on the version.
     pub line_table_format: LineTableFormat,
 
     /// In any object: pointer to its type.
@@ -85,9 +85,8 @@ pub struct StackLayout {
     /// In the frame: one byte, `enum _frameowner` (3.11 and later). [`StackLayout::OWNER_SHIM`] and
     /// above: an entry from C, not a Python frame; skip it.
     pub frame_owner: Option<u32>,
-    /// In the frame: 32 bits, which thread-local copy of the code it executes (free-threaded 3.14
-    /// and later). 0 is the copy in the code object; copy `i` starts at the pointer at
-    /// `*(code + code_tlbc) + 8 + 8 * i`.
+    /// In the frame: 32 bits, the index of the thread-local copy of the code it executes (free-threaded 3.14 and
+    /// later). 0 is the copy in the code object; copy `i` starts at the pointer at `*(code + code_tlbc) + 8 + 8 * i`.
     pub frame_tlbc_index: Option<u32>,
     /// In the code object: its instructions, if [`InstructionPointer::Pointer`] points into them; 0
     /// otherwise.
@@ -164,7 +163,7 @@ pub enum LineTableFormat {
     /// `co_linetable` of 3.10 (PEP 626): pairs of bytes, the length of a range and the difference
     /// of its line from the previous one; -128: the range has no line.
     LineTable,
-    /// `co_linetable` of 3.11 and later (Objects/locations.md): entries of variable length, in
-    /// which only the first byte has its highest bit set.
+    /// `co_linetable` of 3.11 and later (Objects/locations.md): entries of variable length; only their first byte has
+    /// its highest bit set.
     Locations,
 }

@@ -16,8 +16,8 @@ pub struct WalkedFrame {
 /// two Python frames is rare; memory that changes during the walk may contain cycles.
 const EXTRA_STEPS: usize = 64;
 
-/// The Python frames of a thread, innermost first, at most `depth`: those that `sys._getframe()` in
-/// that thread would show. `tstate` is the address of its `PyThreadState`.
+/// The Python frames of a thread, innermost first, at most `depth`: as `sys._getframe()` in that thread would show
+/// them. `tstate` is the address of its `PyThreadState`.
 ///
 /// The result is exact while the thread is stopped. Otherwise it may be wrong, or `None`: something on
 /// the way cannot be read.

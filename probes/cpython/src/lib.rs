@@ -1,4 +1,4 @@
-//! CPython's memory, of each version from 3.8 to 3.15: where its fields are, and what is in them.
+//! CPython's memory, of each version from 3.8 to 3.15: the fields and their content.
 //!
 //! Reads from any [`Memory`]: another process, a copy, or the own process. Offsets are in bytes, on
 //! 64-bit machines. Whatever is read, no reader panics, and each ends within its bounds.

@@ -1,4 +1,4 @@
-//! Where CPython's memory is read from. Owns how numbers are read, not what they mean.
+//! Where CPython's memory is read from. Owns how numbers are read, not their meaning.
 
 /// Memory that can be read at an address: another process's, a copy of it, the process's own, or in
 /// tests any function with the signature of [`Memory::fill`].
@@ -38,7 +38,7 @@ pub trait Memory {
         self.word(structure.wrapping_add(offset.into()))
     }
 
-    /// The address at an offset in a structure; null if it cannot be read, as what is there can then not either.
+    /// The address at an offset in a structure; null if it cannot be read: its target could not be read either.
     #[inline]
     fn pointer(&mut self, structure: u64, offset: impl Into<u64>) -> u64 {
         self.field(structure, offset).unwrap_or(0)

@@ -6,8 +6,7 @@ use strum::VariantArray;
 /// Offsets in bytes, of a build with the GIL; `None`: this version has no such field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectLayout {
-    /// Addresses of [`KnownType::ALL`] minus the address of `_PyRuntime`; `None` for those that are
-    /// not exported.
+    /// Addresses of [`KnownType::ALL`] minus the address of `_PyRuntime`; `None` for types that are not exported.
     pub types: [Option<i64>; KnownType::ALL.len()],
     /// In a heap type (`PyHeapTypeObject`): pointer to the `str` with its qualified name.
     pub type_qualname: u32,
@@ -20,11 +19,11 @@ pub struct ObjectLayout {
     pub generator_frame: u32,
     /// In a frame object: pointer to its frame (3.11 and later; before, it is the frame).
     pub frame_object_frame: Option<u32>,
-    /// Second number of the version, by which tables of dicts and values of instances differ.
+    /// Second number of the version; tables of dicts and values of instances depend on it.
     pub minor: u8,
 }
 
-/// A type of the interpreter whose objects lead to code, or own tables.
+/// A type of the interpreter; its objects lead to code, or own tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, VariantArray)]
 #[repr(u32)]
 pub enum KnownType {

@@ -1,11 +1,10 @@
-//! CPython's structures in memory: where their fields are, each once for all that read them.
+//! CPython's structures in memory: where their fields are, each once for all readers.
 //!
-//! Offsets in bytes on 64-bit machines, of builds with the GIL, 3.8 - 3.15; `minor` is the version's
-//! second number. Measured with `offsetof` in the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1
-//! and 3.13.0, of frames also 3.14.10 and 3.15.2, and all compared with running interpreters by the
-//! tests of those that use them. `gctrace-probes` has the collector's state and what `_Py_DebugOffsets`
-//! overrides, `gctrace-heap` the types that only heaps need. The BPF
-//! programs' copies are in `ebpf/bpf/garbage_kinds.bpf.h`.
+//! Offsets in bytes on 64-bit machines, of builds with the GIL, 3.8 - 3.15; `minor` is the version's second number.
+//! Measured with `offsetof` in the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1 and 3.13.0, for frames also
+//! 3.14.10 and 3.15.2. Tests of the crates that use them compare all with running interpreters. `gctrace-probes` has
+//! the collector's state and the offsets that `_Py_DebugOffsets` overrides, `gctrace-heap` the types that only heaps
+//! need. The BPF programs' copies are in `ebpf/bpf/garbage_kinds.bpf.h`.
 
 mod frames;
 
@@ -29,10 +28,9 @@ pub const TYPE: u64 = 8;
 pub const SIZE: u64 = 16;
 /// See [`TYPE`]: the size of what all objects have.
 pub const HEADER: u64 = 16;
-/// Size of `PyGC_Head`, which precedes the object: `_gc_next`, `_gc_prev`
-/// (Include/internal/pycore_gc.h).
+/// Size of `PyGC_Head`, just before the object: `_gc_next`, `_gc_prev` (Include/internal/pycore_gc.h).
 pub const GC_HEAD: u64 = 16;
-/// Flags in the low bits of both fields of `PyGC_Head` (`_PyGC_PREV_SHIFT`; of `next` those of 3.14).
+/// Flags in the low bits of both fields of `PyGC_Head` (`_PyGC_PREV_SHIFT`; `next` as in 3.14).
 pub const GC_FLAGS: u64 = 3;
 /// Size of `struct gc_generation`, the head of a list of objects.
 pub const GENERATION: u64 = 24;
@@ -149,8 +147,8 @@ named! {
 
 /// `PyDictKeysObject` (Objects/dict-common.h; 3.11: Include/internal/pycore_dict.h).
 pub mod dict_keys {
-    /// `dk_size` (3.8 - 3.10); from then on three bytes: the logarithms of the slots and of the bytes
-    /// of their table, and the kind of keys, 0 for those with hashes.
+    /// `dk_size` (3.8 - 3.10); from then on three bytes: the logarithms of the slots and of the bytes of their table,
+    /// and the kind of keys, 0 for keys with hashes.
     pub const SLOTS: u64 = 8;
     /// `dk_usable`, before `dk_nentries` (3.11 and later).
     pub const USABLE: u64 = 16;

@@ -5,8 +5,8 @@ use crate::memory::Memory;
 
 /// The text of the `str` object at an address, at most `longest` bytes of it.
 ///
-/// Lone surrogates, by which CPython represents undecodable bytes of file names, become U+FFFD. `None`: it
-/// cannot be read, or is not a compact string (code objects have no other).
+/// Lone surrogates become U+FFFD; CPython represents undecodable bytes of file names by them. `None`: it cannot be
+/// read, or is not a compact string (code objects have no other).
 pub fn text(
     memory: &mut impl Memory,
     address: u64,

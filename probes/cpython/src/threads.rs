@@ -75,8 +75,8 @@ pub fn current_thread(
     (thread != 0).then_some(thread)
 }
 
-/// The thread state of the thread for which `pthread_self` returns `thread_id`, in any interpreter.
-/// `None` if it has none, or something on the way cannot be read.
+/// The thread state of the thread with `thread_id` as its `pthread_self`, in any interpreter. `None` if it has none, or
+/// something on the way cannot be read.
 pub fn thread_by_id(
     memory: &mut impl Memory,
     runtime: u64,

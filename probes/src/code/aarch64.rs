@@ -116,8 +116,7 @@ impl A64Instruction {
         self.is(0x9f00_0000, 0x9000_0000)
     }
 
-    /// `add` or `sub` of 64 bits with a constant, which is negative for `sub`: destination, source,
-    /// constant.
+    /// `add` or `sub` of 64 bits with a constant: destination, source, constant. The constant is negative for `sub`.
     pub(crate) fn addition(&self) -> Option<(u8, u8, i64)> {
         self.is(0xbf80_0000, 0x9100_0000).then_some(())?;
         let constant = i64::from(self.bits(10, 12)) << (12 * self.bits(22, 1));
@@ -201,12 +200,11 @@ impl A64Instruction {
             .map_or_else(|| format!(".inst {:#010x}", self.word), |decoded| decoded.to_string())
     }
 
-    /// What it does to `x0` to `x30` and `sp`; nothing for vector instructions that the decoder
-    /// does not know.
+    /// Its use of `x0` to `x30` and `sp`; none for vector instructions unknown to the decoder.
     pub(super) fn register_use(&self) -> RegisterUse {
         let mut found = RegisterUse::default();
         if self.is(0xffff_f01f, 0xd503_201f) {
-            // Hints: those that sign, check or strip the return address, with `sp` as the salt.
+            // Hints. Some sign, check or strip the return address, with `sp` as the salt.
             let signs = matches!(self.bits(5, 7), 7 | 24..=31);
             let link = Registers::of(signs.then_some(LINK_REGISTER));
             (found.read, found.changed) = (link, link);
@@ -273,7 +271,7 @@ fn set(number: u16) -> Registers {
     Registers::of(u8::try_from(number))
 }
 
-/// As [`set`], for operands in which 31 is the zero register.
+/// As [`set`], but register 31 is the zero register.
 fn index_register(number: u16) -> Registers {
     if number == 31 { Registers::default() } else { set(number) }
 }
@@ -356,9 +354,8 @@ fn reads_its_result(opcode: Opcode) -> bool {
     )
 }
 
-/// Greatest distance from the page that `adrp` loads to what it is loaded for: data is also reached
-/// from the address of its neighbors, which compilers share (section anchors: gcc's are at most
-/// 4095 bytes away).
+/// Greatest distance from the page that `adrp` loads to the wanted data. Compilers also reach data from the shared
+/// address of its neighbors (section anchors: gcc's are at most 4095 bytes away).
 const FARTHEST: u64 = 0x2000;
 
 /// Addresses of code that may form `target`: instructions that load its page, or one close before

@@ -1,4 +1,4 @@
-//! What an instruction does: where it leads, and which registers it reads and changes.
+//! Effects of an instruction: where it leads, and the registers that it reads and changes.
 
 /// Where execution continues after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Registers {
         Self(self.0 & other.0)
     }
 
-    /// Those that are not in the other set.
+    /// Registers that are not in the other set.
     pub(crate) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -64,7 +64,7 @@ impl Registers {
 /// What an instruction does to the general-purpose registers and the stack pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RegisterUse {
-    /// Registers whose values it may read.
+    /// Registers that it may read.
     pub(crate) read: Registers,
     /// Registers that it may change.
     pub(crate) changed: Registers,

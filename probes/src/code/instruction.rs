@@ -49,8 +49,7 @@ impl Instruction {
         }
     }
 
-    /// Whether it pushes a register in a prologue, to which no jump leads: that would unbalance the
-    /// stack.
+    /// Whether it pushes a register in a prologue. No jump leads to such a push: that would unbalance the stack.
     pub(crate) fn is_push(&self) -> bool {
         matches!(self, Self::X86_64(one) if one.mnemonic() == iced_x86::Mnemonic::Push)
     }
@@ -63,8 +62,8 @@ impl Instruction {
         }
     }
 
-    /// The register that it loads with the 64 bits at this offset of a structure, which another
-    /// register points to.
+    /// The register that it loads with the 64 bits at this offset of a structure; another register points to the
+    /// structure.
     pub(crate) fn loads_field(&self, offset: u32) -> Option<u8> {
         match self {
             Self::X86_64(one) => x86_64::loads_field(one, offset),
@@ -178,8 +177,7 @@ impl Machine {
         }
     }
 
-    /// Numbers of the registers that a return probe needs unchanged: those that lead to the return
-    /// address.
+    /// Numbers of the registers that lead to the return address: a return probe needs them unchanged.
     pub(crate) fn return_registers(self) -> Registers {
         match self {
             Self::X86_64 => Registers::of([x86_64::STACK_POINTER]),

@@ -4,8 +4,8 @@ use super::flow::Flow;
 use super::instruction::Instruction;
 use std::collections::{BTreeSet, HashMap};
 
-/// Indexes of the instructions from which the loop around `body[inside]` is entered, in order; empty
-/// if there is no such loop. The loop is what that instruction reaches and what reaches it.
+/// Indexes of the instructions that enter the loop around `body[inside]`, in order; empty if there is no such loop. The
+/// loop has all instructions that this one reaches and that reach it.
 ///
 /// Padding before the first instruction of a loop enters it only if execution gets there.
 pub(crate) fn entries(body: &[Instruction], inside: usize) -> Vec<usize> {
@@ -56,7 +56,7 @@ fn falls_through(one: &Instruction) -> bool {
     matches!(one.flow(), Flow::Next | Flow::ConditionalJump | Flow::Call | Flow::IndirectCall)
 }
 
-/// What is reached from `start` over one edge or more.
+/// Instructions reached from `start` over one edge or more.
 fn closure(edges: &[Vec<usize>], start: usize) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut work = vec![start];

@@ -27,7 +27,7 @@ pub(crate) fn loads(
     found
 }
 
-/// Functions that may load the address, or what it points to.
+/// Functions that may load the address, or the data at it.
 pub(crate) fn near_loads(
     image: &ElfImage<'_>,
     functions: &FunctionTable<'_>,

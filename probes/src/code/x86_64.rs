@@ -63,7 +63,7 @@ pub(super) fn is_emulated(instruction: &Instruction) -> bool {
     }
 }
 
-/// The register that is loaded with the 64 bits at `[register + offset]`, which is not the stack.
+/// The register that is loaded with the 64 bits at `[register + offset]`, outside the stack.
 pub(super) fn loads_field(instruction: &Instruction, offset: u32) -> Option<u8> {
     let loads = instruction.mnemonic() == Mnemonic::Mov
         && instruction.op0_kind() == OpKind::Register
@@ -145,7 +145,7 @@ pub(super) fn displacements(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u
     let size = targets.end.saturating_sub(targets.start);
     let mut found = Vec::new();
     for (address, bytes) in image.code() {
-        // Relative to the start of the part everything fits in 32 bits, which makes the pass fast.
+        // Relative to the start of the part everything fits in 32 bits: this makes the pass fast.
         let first = targets.start.wrapping_sub(address).wrapping_sub(4);
         for (position, window) in bytes.windows(4).enumerate() {
             // An immediate would come after the displacement and move the end that it is relative

@@ -93,8 +93,8 @@ impl CudaSearch {
         })
     }
 
-    /// The libraries that `pid`, for which this is the search, is likely to map: in its interpreter's
-    /// environment, in its `LD_LIBRARY_PATH`, and the driver that the loader knows. Each file once.
+    /// The libraries that `pid` is likely to map; this search must be for that process. Finds libraries in its
+    /// interpreter's environment and in its `LD_LIBRARY_PATH`, and the driver known to the loader. Each file once.
     #[must_use]
     pub fn files(&self, pid: u32) -> Vec<CudaFile> {
         let view = ProcessRoot { root: proc_status::root(pid), working: self.working.clone() };
@@ -225,8 +225,8 @@ impl ProcessRoot {
         self.working.join(path)
     }
 
-    /// Translates a path of the process to one that we can open. Absolute links would leave its
-    /// root, so links are resolved by hand.
+    /// Translates a path of the process to a path that we can open. Absolute links would leave its root, so links are
+    /// resolved by hand.
     fn open(&self, path: &Path) -> PathBuf {
         let mut inside = self.absolute(path);
         /// Maximum number of links the kernel follows (include/linux/namei.h, MAXSYMLINKS).
@@ -317,7 +317,7 @@ impl ProcessRoot {
     fn loader_cache(&self, wanted: fn(&str) -> bool) -> Vec<PathBuf> {
         let mut bytes = Vec::new();
         if let Ok(file) = open_file(&self.open(Path::new("/etc/ld.so.cache"))) {
-            // One that cannot be read names nothing.
+            // An unreadable cache names nothing.
             let _ignored = file.take(LARGEST_CACHE).read_to_end(&mut bytes);
         }
         bytes

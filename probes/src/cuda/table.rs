@@ -7,13 +7,12 @@ use super::CudaLibrary;
 use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
 use gctrace_event::CudaLayer;
 
-/// Which ends of a function are probed.
+/// The probed ends of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProbedEnds {
     /// The entry only.
     Entry,
-    /// Entry and return; the return by replacing the return address, which no C++ exception may
-    /// unwind through.
+    /// Entry and return; the return by replacing the return address. No C++ exception may unwind through it.
     Both,
     /// Entry and the function's own return instructions. A call left by an exception has no end.
     Instructions,
@@ -28,9 +27,9 @@ pub struct ProbedFunction {
     pub is_prefix: bool,
     /// The layer that the function belongs to, whichever file contains it.
     pub layer: CudaLibrary,
-    /// What the function does, under which its calls are recorded.
+    /// What the function does; its calls are recorded under this kind.
     pub kind: CallKind,
-    /// Which of its ends are probed.
+    /// Its probed ends.
     pub ends: ProbedEnds,
     /// Where the stream is passed, if the function takes one.
     pub stream: StreamArgument,
@@ -153,7 +152,7 @@ pub const TABLE: &[ProbedFunction] = &[
     launch(Driver, "cuLaunchKernelEx", StreamArgument::Configuration, GridArgument::Configuration),
     launch(Driver, "cuLaunchCooperativeKernel", In(9), GridArgument::Arguments),
     launch(Driver, "cuGraphLaunch", In(2), GridArgument::None),
-    // a function of the host, for which the stream waits
+    // a function of the host; the stream waits for it
     launch(Driver, HOST_FUNCTION, In(1), GridArgument::None),
     launch(Runtime, "cudaLaunchKernel", In(8), GridArgument::Dim3),
     launch(

@@ -1,7 +1,7 @@
 //! The bytes of a file: read on demand, or already in memory.
 //!
-//! Files are read, not mapped: truncation while reading gives an error, not a signal. Owns how many
-//! bytes of a file are kept in memory, which may be far more than its disk blocks.
+//! Files are read, not mapped: truncation while reading gives an error, not a signal. Owns how many bytes of a file are
+//! kept in memory: maybe far more than its disk blocks.
 
 use super::LARGEST_PART;
 use crate::ResolveError;
@@ -17,7 +17,7 @@ use std::path::Path;
 /// Where an image's bytes come from.
 #[derive(Clone, Copy)]
 pub(crate) enum ImageData<'data> {
-    /// A file; what was read is cached.
+    /// A file; the bytes read are cached.
     File(&'data ReadCache<FileBytes>),
     /// Bytes in memory.
     Memory(&'data [u8]),
@@ -44,8 +44,8 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A file; at most [`LARGEST_PART`] bytes of it are read, in all: its sections may overlap, and be
-/// larger than what it has on disk.
+/// A file; at most [`LARGEST_PART`] bytes of it are read, in all: its sections may overlap, and be larger than the file
+/// on disk.
 #[derive(Debug)]
 pub(crate) struct FileBytes {
     file: File,

@@ -83,7 +83,7 @@ pub(crate) fn by_debug_link(
     Err(why)
 }
 
-/// Name of the debug file, and its CRC-32, which is stored 4-byte aligned after the name.
+/// Name of the debug file, and its CRC-32, stored 4-byte aligned after the name.
 fn debug_link<'data>(image: &ElfImage<'data>) -> Option<(&'data str, u32)> {
     let bytes = image.section_bytes(&image.section(".gnu_debuglink")?)?;
     let name = symbols::text_at(bytes, 0)?;
@@ -141,7 +141,7 @@ impl Write for BoundedBytes {
 mod tests {
     use super::*;
 
-    /// One that unpacks to a gigabyte is given up as soon as there is more than the limit.
+    /// A section that unpacks to a gigabyte is given up as soon as there is more than the limit.
     #[test]
     fn what_unpacks_to_too_much_is_given_up() {
         let mut packed = Vec::new();

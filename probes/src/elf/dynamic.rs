@@ -22,8 +22,8 @@ impl<'data> ElfImage<'data> {
         self.dynamic_texts(elf::DT_NEEDED.0)
     }
 
-    /// Folders where the loader searches for needed libraries first, as written (`$ORIGIN/../lib`):
-    /// `DT_RUNPATH`, or the older `DT_RPATH`, which is ignored if both exist (ld.so(8)).
+    /// Folders where the loader searches for needed libraries first, as written (`$ORIGIN/../lib`): `DT_RUNPATH`, or
+    /// the older `DT_RPATH`, ignored if both exist (ld.so(8)).
     pub(crate) fn library_folders(&self) -> Vec<&'data str> {
         let newer = self.dynamic_texts(elf::DT_RUNPATH.0);
         let lists = if newer.is_empty() { self.dynamic_texts(elf::DT_RPATH.0) } else { newer };
@@ -52,7 +52,7 @@ impl<'data> ElfImage<'data> {
         self.bytes_at(self.dynamic_value(elf::DT_STRTAB.0)?, self.dynamic_value(elf::DT_STRSZ.0)?)
     }
 
-    /// The number of symbols, which only the hash table stores.
+    /// The number of symbols: only the hash table stores it.
     fn dynamic_symbol_count(&self) -> Option<u32> {
         let address = self.dynamic_value(elf::DT_GNU_HASH.0)?;
         let segment = self.segments.iter().find(|segment| {

@@ -1,8 +1,8 @@
-//! The processor architectures whose files can be examined.
+//! Processor architectures of files that can be examined.
 
 use object::elf;
 
-/// A processor architecture whose programs gctrace can examine.
+/// A processor architecture; gctrace can examine its programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// 64-bit x86, as AMD and Intel make it.
@@ -12,7 +12,7 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// The one gctrace was built for: the only one whose programs it can trace.
+    /// The architecture that gctrace was built for: it can trace programs of this one only.
     pub const HOST: Self = if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 };
 
     pub(super) fn of_header(machine: u16, class: u8) -> Option<Self> {

@@ -125,7 +125,7 @@ impl<'data> ElfImage<'data> {
         })
     }
 
-    /// Address at which the lowest mapping starts: the first segment's, rounded down to a page.
+    /// Start address of the lowest mapping: the first segment's, rounded down to a page.
     pub(crate) fn lowest_address(&self) -> u64 {
         const PAGE: u64 = 4096;
         self.segments

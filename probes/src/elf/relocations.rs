@@ -4,9 +4,8 @@ use super::ElfImage;
 use object::{LittleEndian, elf, pod};
 
 impl<'data> ElfImage<'data> {
-    /// Addresses of the pointers to `target`: words with that value, as in files without
-    /// relocations and those with packed relocations (RELR), and RELATIVE relocations that will
-    /// write it.
+    /// Addresses of the pointers to `target`: words with that value (in files without relocations and files with packed
+    /// relocations, RELR), and RELATIVE relocations that will write it.
     pub(crate) fn pointers_to(&self, target: u64) -> Vec<u64> {
         let raw = self.writable_data().flat_map(|(address, bytes)| {
             memchr::memmem::find_iter(bytes, &target.to_le_bytes())

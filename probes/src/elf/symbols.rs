@@ -72,8 +72,8 @@ impl<'data> ElfImage<'data> {
         self.dynamic_symbols().find(|symbol| symbol.name == name)
     }
 
-    /// Exported symbols whose name is, or starts with, this one. Searches the string table first,
-    /// which is much faster than reading every name of a library that has hundreds of thousands.
+    /// Exported symbols that have this name, or start with it. Searches the string table first: in a library with
+    /// hundreds of thousands of names that is much faster than reading each.
     pub(crate) fn dynamic_symbols_named(
         &self,
         name: &str,

@@ -3,8 +3,8 @@
 use super::queries::NvmlQuery;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Values missing so far, and which of them were reported. Outlives the library: a driver that
-/// comes back with the same gaps is not reported again.
+/// Values missing so far, and the values reported as missing. Outlives the library: a driver that comes back with the
+/// same gaps is not reported again.
 #[derive(Debug, Default)]
 pub struct NvmlAbsences {
     reported: HashSet<(String, u32, NvmlQuery)>,

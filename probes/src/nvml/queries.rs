@@ -1,4 +1,4 @@
-//! The queried values: which NVML function provides each, and what its failure means.
+//! The queried values: the NVML function for each, and the meaning of its failure.
 
 use gctrace_event::{GpuDevice, GpuProcess, GpuSample};
 use nvml_wrapper::Device;
@@ -52,7 +52,7 @@ pub(super) enum NvmlQuery {
     /// Memory by process.
     #[strum(serialize = "memory by process")]
     Processes,
-    /// PCIe throughput: two calls of 20 ms each, over which the driver counts.
+    /// PCIe throughput: two calls of 20 ms each, while the driver counts.
     #[strum(serialize = "PCIe throughput")]
     Pcie,
 }
@@ -143,7 +143,7 @@ struct MemoryUse {
     used: u64,
 }
 
-/// Uses version 2 of the call, which drivers have from 510 on, or else version 1.
+/// Uses version 2 of the call (drivers from 510 on), or else version 1.
 fn memory(device: &Device<'_>) -> Result<MemoryUse, Code> {
     match device.memory_info() {
         Ok(info) => Ok(MemoryUse { total: info.total, used: info.used }),
@@ -154,8 +154,8 @@ fn memory(device: &Device<'_>) -> Result<MemoryUse, Code> {
 
 fn memory_first_version(device: &Device<'_>) -> Result<MemoryUse, Code> {
     let function = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
-    // SAFETY: the handle belongs to this library, which outlives `device`; the structure is three
-    // integers, for which zeros are valid, and the function writes all of them.
+    // SAFETY: the handle belongs to this library, and the library outlives `device`. The structure is three integers:
+    // zeros are valid, and the function writes all of them.
     let (code, info) = unsafe {
         let mut info = std::mem::zeroed();
         (function(device.handle(), &mut info), info)
@@ -178,14 +178,14 @@ fn event_reasons(device: &Device<'_>) -> Result<ThrottleReasons, Code> {
     let library = device.nvml().lib();
     let function = nvml_sym(library.nvmlDeviceGetCurrentClocksEventReasons.as_ref())?;
     let mut bits = 0;
-    // SAFETY: the handle belongs to this library, which outlives `device`.
+    // SAFETY: the handle belongs to this library, and the library outlives `device`.
     let code = unsafe { function(device.handle(), &mut bits) };
     nvml_try(code)?;
     Ok(ThrottleReasons::from_bits_truncate(bits))
 }
 
-/// Uses version 3 of the call, which drivers have from 510 on, or else version 2. NVML reports the
-/// MIG instances of a GPU separately; they are summed here.
+/// Uses version 3 of the call (drivers from 510 on), or else version 2. NVML reports the MIG instances of a GPU
+/// separately; they are summed here.
 fn processes(device: &Device<'_>) -> Result<Vec<GpuProcess>, Code> {
     let answer = match device.running_compute_processes() {
         Err(Code::FailedToLoadSymbol(_) | Code::FunctionNotFound) => {

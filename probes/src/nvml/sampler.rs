@@ -1,6 +1,6 @@
 //! Samples of all GPUs, as far as each can be queried.
 //!
-//! Owns which GPUs respond, and which queries are not repeated.
+//! Owns the list of responding GPUs, and the list of queries that are not repeated.
 
 use super::queries::{NvmlQuery, QueryFailure};
 use super::{NvmlAbsences, NvmlError, NvmlLibrary, queries};
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 pub struct ExtraQueries {
     /// Device memory of each process with a compute context.
     pub processes: bool,
-    /// PCIe throughput, which takes some 40 ms on hardware.
+    /// PCIe throughput; takes some 40 ms on hardware.
     pub pcie: bool,
 }
 
@@ -34,8 +34,7 @@ struct SampledGpu<'library> {
 }
 
 impl<'library> NvmlSampler<'library> {
-    /// Enumerates the GPUs; the second value describes what was found. A GPU that cannot be queried
-    /// keeps its index.
+    /// Enumerates the GPUs; the second value describes the GPUs found. A GPU that cannot be queried keeps its index.
     ///
     /// # Errors
     /// If the number of GPUs is unknown.
@@ -52,18 +51,18 @@ impl<'library> NvmlSampler<'library> {
         Ok((sampler, devices))
     }
 
-    /// Number of GPUs, including those that do not respond.
+    /// Number of GPUs, including unresponsive ones.
     pub fn count(&self) -> usize {
         self.gpus.len()
     }
 
-    /// Indices of those that do not respond.
+    /// Indices of unresponsive GPUs.
     pub fn lost(&self) -> Vec<usize> {
         let lost = |place: &usize| self.gpus.get(*place).is_some_and(|gpu| gpu.device.is_none());
         (0..self.gpus.len()).filter(lost).collect()
     }
 
-    /// Retries those that did not respond, and describes those that do now.
+    /// Retries unresponsive GPUs, and describes the ones responding now.
     pub fn find_lost(&mut self) -> Vec<GpuDevice> {
         let driver = self.library.driver_version();
         let mut found = Vec::new();

@@ -119,7 +119,7 @@ fn slots(
         frame = word(bytes, stack.frame_back as usize);
         is_whole = frame == 0;
     }
-    // Words read beyond the end of a frame belong to the frame it called, which came earlier.
+    // Words read beyond the end of a frame belong to the frame it called; that frame came earlier.
     let mut places = HashSet::new();
     found.retain(|slot| places.insert(slot.address));
     (found, is_whole)

@@ -6,8 +6,8 @@
 use crate::version::PythonVersion;
 use gctrace_cpython::offsets::{FrameObject, Frames};
 
-/// Addresses of type objects: in a process or, in [`crate::Allocator::types`], at link time. 0 stands
-/// for one that the file does not export.
+/// Addresses of type objects: in a process or, in [`crate::Allocator::types`], at link time. 0 stands for a type that
+/// the file does not export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TypeAddresses {
     /// Address of `PyLong_Type`, the type of `int`.
@@ -57,7 +57,7 @@ impl ProgressLayout {
         })
     }
 
-    /// Which word of an iterator counts its steps, and whether it counts down.
+    /// The word of an iterator that counts its steps, and whether it counts down.
     pub(crate) fn counting_word(&self, kind: u64) -> Option<(u32, bool)> {
         let types = &self.types;
         if kind == 0 {

@@ -33,16 +33,16 @@ pub const GLOBALS: u32 = 1000;
 pub struct MarkerKey {
     /// Address of the code object; 0 if it does not belong to a frame.
     pub code: u64,
-    /// Which variable or evaluation stack slot; globals start at [`GLOBALS`].
+    /// Number of the variable or evaluation stack slot; globals start at [`GLOBALS`].
     pub slot: u32,
-    /// What the number is; a slot may contain an integer now and an iterator later.
+    /// Kind of number; a slot may contain an integer now and an iterator later.
     pub kind: MarkerKind,
 }
 
 /// A number in a process that may show its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// Its identity, by which a later search recognizes the same marker.
+    /// Its identity: a later search recognizes the same marker by it.
     pub key: MarkerKey,
     place: MarkerLocation,
     /// The frame that it belongs to; 0 if none.

@@ -17,7 +17,7 @@ impl RemoteProcess {
         Self { pid: Pid::from_raw(pid.cast_signed()) }
     }
 
-    /// Reads an object at each address; returns which ones could be read. Address 0 is never read.
+    /// Reads an object at each address; returns whether each could be read. Address 0 is never read.
     pub(crate) fn read<const N: usize>(
         &self,
         addresses: &[u64],
@@ -44,7 +44,7 @@ impl RemoteProcess {
             for done in read.iter_mut().skip(next).take(whole) {
                 *done = true;
             }
-            // The vector at which the call stopped cannot be read.
+            // The call stopped at an unreadable vector.
             next += whole + usize::from(whole < remote.len());
         }
         read

@@ -1,4 +1,4 @@
-//! Which argument registers of a collector function can be trusted.
+//! Finds the argument registers of a collector function that can be trusted.
 //!
 //! Compilers drop unused or constant arguments of functions that are not exported, and shift the
 //! rest; gcc marks such clones by a suffix, clang does not, and stripped files have no names. But a

@@ -1,7 +1,7 @@
-//! The search strategy without symbols: finds the collector's functions by what they reference.
+//! The search strategy without symbols: finds the collector's functions by their references.
 //!
-//! The doc comments of the functions describe the method. It found exactly the functions that the
-//! symbols name in every build it was compared with (`tests/plain/ladder.rs`).
+//! The doc comments of the functions describe the method. In every compared build it found exactly the functions that
+//! the symbols name (`tests/plain/ladder.rs`).
 
 use super::facts::InterpreterFacts;
 use super::points::{CollectorFunction, points};
@@ -94,8 +94,8 @@ fn by_callers(
     builtin: u64,
 ) -> Option<Vec<Range<u64>>> {
     let exported: BTreeSet<u64> = image.dynamic_symbols().map(|symbol| symbol.address).collect();
-    // Whatever else both call is exported, or a helper that is short beside the collector, in which
-    // the phases of a collection are inlined.
+    // Other functions that both call are exported or short helpers. The collector is long: the phases of a collection
+    // are inlined in it.
     let from_entry = graph.reachable(entry, CALL_DEPTH);
     let largest = graph
         .reachable(builtin, CALL_DEPTH)
@@ -138,9 +138,9 @@ fn addresses_of(image: &ElfImage<'_>, text: &[u8]) -> Vec<u64> {
         .collect()
 }
 
-/// `_PyEval_StopTheWorld` and `_PyEval_StartTheWorld` of a free-threaded build. 3.14 and later
-/// export them; in 3.13 they are two of the functions that both the collector and the exported
-/// `PyUnstable_GC_VisitObjects` reach, which stops the world before it starts it.
+/// `_PyEval_StopTheWorld` and `_PyEval_StartTheWorld` of a free-threaded build. 3.14 and later export them. In 3.13 the
+/// collector reaches them, and so does the exported `PyUnstable_GC_VisitObjects`: it stops the world before it starts
+/// it.
 fn stop_and_start(
     image: &ElfImage<'_>,
     graph: &CodeGraph<'_, '_>,

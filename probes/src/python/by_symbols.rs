@@ -1,5 +1,4 @@
-//! The search strategies that use a symbol table: which symbols are the collector's, by
-//! their names.
+//! The search strategies that use a symbol table: find the collector's symbols by their names.
 
 use super::facts::InterpreterFacts;
 use super::points::{CollectorFunction, points};
@@ -7,7 +6,7 @@ use crate::elf::{ElfImage, ElfSymbol};
 use crate::resolution::ProbePoint;
 use gctrace_abi::ProbePointKind;
 
-/// The collector's functions by the names in `symbols`, which is `image` or its debug file.
+/// The collector's functions by the names in `symbols`: `image` or its debug file.
 pub(crate) fn find(
     image: &ElfImage<'_>,
     symbols: &ElfImage<'_>,
@@ -75,8 +74,8 @@ const CLONE_SUFFIXES: [&str; 4] = ["constprop", "isra", "part", "lto_priv"];
 /// `collect`, 3.10 - 3.13, 3.14.5 and later `gc_collect_main`, 3.14.0 - 3.14.4 `_PyGC_Collect`).
 pub(crate) const COLLECTORS: [&str; 3] = ["collect", "gc_collect_main", "_PyGC_Collect"];
 
-/// The source name of a symbol, without the suffixes of clones; `None` for cold parts, which are
-/// not functions, and for names with other suffixes.
+/// The source name of a symbol, without the suffixes of clones. `None` for cold parts (not functions) and for names
+/// with other suffixes.
 pub(crate) fn source_name(symbol: &str) -> Option<&str> {
     let mut parts = symbol.split('.');
     let name = parts.next()?;

@@ -26,7 +26,7 @@ pub(crate) struct DebugOffsets {
     pub(crate) interpreter_next: u32,
     pub(crate) interpreter_gc: u32,
     pub(crate) thread_interpreter: u32,
-    /// Size of the collector's state, which distinguishes the collectors of one minor version.
+    /// Size of the collector's state: it distinguishes the collectors of one minor version.
     pub(crate) gc_size: u32,
     pub(crate) gc_collecting: u32,
     /// 3.15 and later: size of the statistics and offset of the pointer to them.
@@ -93,8 +93,8 @@ fn frames(
 ) -> Option<FrameLayout> {
     let at = FramePositions::of(minor)?;
     let (gil_state, last_holder) = (at.ceval_gil + 1, at.ceval_gil + 4);
-    // A subinterpreter may share the GIL of another one, which `ceval.gil` points to. The offsets of
-    // the GIL's fields are in the interpreter that has it: only the difference holds for every GIL.
+    // A subinterpreter may share the GIL of another one: `ceval.gil` points to it. The offsets of the GIL's fields are
+    // relative to the interpreter that has it: only their difference holds for every GIL.
     let gil = GilHolder {
         pointer: offset(at.ceval_gil)?,
         holder: offset(last_holder)?.checked_sub(offset(gil_state)?)?,
@@ -148,8 +148,7 @@ fn frames(
     })
 }
 
-/// `utf8_length` and `utf8`, by which `PyCompactUnicodeObject` is longer than `PyASCIIObject` from
-/// 3.12 on.
+/// `utf8_length` and `utf8`: from 3.12 on, `PyCompactUnicodeObject` is longer than `PyASCIIObject` by these.
 const UTF8_FIELDS: u32 = 16;
 
 /// `interpreter_state.threads_head`, as an index of a word.

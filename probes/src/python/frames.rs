@@ -23,9 +23,8 @@ pub(crate) fn frame_layout(
     })
 }
 
-/// How much larger `pthread_mutex_t` is than on x86-64, where it has 40 bytes (glibc's
-/// `__SIZEOF_PTHREAD_MUTEX_T`). The GIL, which comes before the current thread in `_PyRuntime`, has
-/// two. No other offset of the tables comes after one.
+/// How much larger `pthread_mutex_t` is than the 40 bytes of x86-64 (glibc's `__SIZEOF_PTHREAD_MUTEX_T`). The GIL comes
+/// before the current thread in `_PyRuntime` and has two mutexes. No other offset of the tables comes after a mutex.
 fn mutex_growth(machine: Machine) -> u32 {
     match machine {
         Machine::X86_64 => 0,

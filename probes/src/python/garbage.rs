@@ -1,11 +1,10 @@
-//! Where the collector starts to free its garbage: the instruction that enters the loop which calls
-//! `tp_clear` of each unreachable object.
+//! Where the collector starts to free its garbage: the instruction that enters the loop over `tp_clear` of each
+//! unreachable object.
 //!
-//! It runs once per collection, at a time at which the list of these objects is complete and its head
-//! is in a register (`delete_garbage` of Modules/gcmodule.c, from 3.13 on Python/gc.c: 3.8 - 3.15 with
-//! the GIL). Compilers inline that function nearly everywhere, so it is found by what it does, in
-//! files with symbols too: the loop is the one around a load of `tp_clear` and the call of what was
-//! loaded. Free-threaded builds (Python/gc_free_threading.c) have no such list.
+//! It runs once per collection. At that time the list of these objects is complete, and its head is in a register
+//! (`delete_garbage` of Modules/gcmodule.c, from 3.13 on Python/gc.c: 3.8 - 3.15 with the GIL). Compilers inline that
+//! function nearly everywhere, so its loop is found by its code, in files with symbols too: it loads `tp_clear` and
+//! calls the loaded pointer. Free-threaded builds (Python/gc_free_threading.c) have no such list.
 
 use super::points::make;
 use crate::code::{CodeGraph, Flow, Instruction, decode, loops};

@@ -87,8 +87,8 @@ pub(crate) fn layout(
 /// (Debian's 3.13.5).
 const PACKED: u32 = 4;
 
-/// Whether the generations start earlier than usual, judged by the initial state of the main
-/// interpreter, which is part of `_PyRuntime` and contains `enabled` and the thresholds.
+/// Whether the generations start earlier than usual, judged by the initial state of the main interpreter. This state is
+/// part of `_PyRuntime` and contains `enabled` and the thresholds.
 fn is_packed(state: &CollectorFields, initial_runtime: &[u8]) -> bool {
     // `_Py_DebugOffsets` do not locate the main interpreter in `_PyRuntime`, so its initial values
     // (`_PyInterpreterState_INIT`) are searched for anywhere in it:

@@ -73,7 +73,7 @@ fn whole_range(image: &ElfImage<'_>, range: &Range<u64>) -> Range<u64> {
 const TYPE_DEALLOC: u64 = 48;
 const FREE_THREADED_HEADER: u64 = 16;
 
-/// The function that frees code objects, found through their exported type, which every file has.
+/// The function that frees code objects, found through their type: every file exports it.
 pub(crate) fn code_dealloc(image: &ElfImage<'_>, facts: &InterpreterFacts) -> Option<ProbePoint> {
     // `code_dealloc` is static, but its type has its address:
     // https://github.com/python/cpython/blob/v3.13.0/Objects/codeobject.c

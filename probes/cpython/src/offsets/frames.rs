@@ -78,10 +78,10 @@ impl FrameObject {
 /// pycore_interpframe_structs.h), and what leads to and from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterpreterFrame {
-    /// What leads from a thread to it, and from it to its code and the next one. In `PyThreadState`
-    /// (Include/cpython/pystate.h) `current_frame`, or `cframe`; in `_PyCFrame` `current_frame`; `f_code`,
-    /// from 3.14 on `f_executable`; `previous`; `prev_instr`, from 3.13 on `instr_ptr`; `owner`; in a code
-    /// object `co_code_adaptive`.
+    /// The path from a thread to it, and from it to its code and the next one. In `PyThreadState`
+    /// (Include/cpython/pystate.h) `current_frame`, or `cframe`; in `_PyCFrame` `current_frame`; `f_code`, from 3.14 on
+    /// `f_executable`; `previous`; `prev_instr`, from 3.13 on `instr_ptr`; `owner`; in a code object
+    /// `co_code_adaptive`.
     pub stack: StackLayout,
     /// `f_func`, from 3.12 on `f_funcobj`.
     pub function: u64,
@@ -100,10 +100,10 @@ pub struct InterpreterFrame {
     /// In a generator, coroutine or asynchronous generator: `gi_iframe`
     /// (Include/internal/pycore_genobject.h).
     pub in_generator: u64,
-    /// In those: `gi_exc_state.previous_item`, which is the address of no object; the next field is
+    /// In the same objects: `gi_exc_state.previous_item`, the address of no object. The next field is
     /// `cr_origin_or_finalizer` of coroutines and not initialized in generators.
     pub previous_exception: u64,
-    /// In those: `gi_frame_state`, one signed byte.
+    /// In the same objects: `gi_frame_state`, one signed byte.
     pub state: u64,
     /// `gi_frame_state` of a cleared frame (`FRAME_CLEARED`).
     pub cleared: i8,
@@ -146,8 +146,8 @@ impl InterpreterFrame {
     ];
 }
 
-/// Where 3.13 has what leads along frames, but for the place of the innermost frame in `PyThreadState` and
-/// that of the instructions in a code object.
+/// Fields that lead along frames, as in 3.13. Parameters: the place of the innermost frame in `PyThreadState`, and the
+/// place of the instructions in a code object.
 const fn stack(in_thread: u32, code_instructions: u32) -> StackLayout {
     StackLayout {
         tstate_frame: in_thread,
@@ -232,8 +232,8 @@ impl Frames {
 /// ended (Include/genobject.h). Later ones: [`InterpreterFrame::in_generator`].
 pub const GENERATOR_FRAME: u64 = 16;
 
-/// In a generator, coroutine or asynchronous generator: `gi_code`, which 3.12 removed. Before 3.10
-/// `gi_running` precedes it.
+/// In a generator, coroutine or asynchronous generator: `gi_code`, removed in 3.12. Before 3.10 `gi_running` precedes
+/// it.
 pub const fn generator_code(minor: u8) -> Option<u64> {
     match minor {
         ..=9 => Some(32),

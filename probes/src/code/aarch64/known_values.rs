@@ -118,8 +118,8 @@ impl<'body> PathValues<'body> {
         self.starts.get(index).copied().unwrap_or(false)
     }
 
-    /// Follows all paths from the first instruction; then those that only jump tables lead to, with
-    /// what was known above them. Calls `visit` with each instruction and what is known before it.
+    /// Follows all paths from the first instruction, then all paths reached only by jump tables, starting with the
+    /// values known above them. Calls `visit` with each instruction and the values known before it.
     fn follow(mut self, mut visit: impl FnMut(usize, &A64Instruction, &KnownValues)) {
         let mut known = KnownValues::default();
         for (index, one) in self.body.iter().enumerate() {
@@ -137,7 +137,7 @@ impl<'body> PathValues<'body> {
         }
     }
 
-    /// Notes what is known where a path arrives.
+    /// Notes the values known where a path arrives.
     fn reach(&mut self, index: usize, known: KnownValues) {
         // A value that is known stays as it is, so that each arrival only adds registers, and the
         // work ends.
@@ -175,7 +175,7 @@ fn falls(flow: Flow) -> bool {
     matches!(flow, Flow::Next | Flow::ConditionalJump | Flow::Call | Flow::IndirectCall)
 }
 
-/// Calls `visit` with the index of each instruction, itself, and what is known before it.
+/// Calls `visit` with each instruction's index, the instruction, and the values known before it.
 pub(crate) fn with_known_values(
     body: &[A64Instruction],
     visit: impl FnMut(usize, &A64Instruction, &KnownValues),

@@ -1,11 +1,11 @@
 //! Where gctrace's probes go: interpreters, functions, offsets.
 //!
-//! [`resolve`] examines a file: whether it contains a CPython collector, where its functions are, which instruction of
-//! each is the cheapest safe place for a probe, and how the collector's state is laid out in memory. [`identify()`] is
-//! the cheap first check, made on every program at exec. [`maps`], [`proc_status`] and [`process_memory`] read the
-//! figures of `/proc` about a running process, [`malloc`] the memory that its C library keeps. [`counters`] opens CPU
-//! performance counters, [`nvml`] samples GPUs through NVIDIA's driver, [`cuda`] knows the CUDA, NCCL and torch
-//! libraries. [`ProcessMemory`] reads another process for `gctrace-cpython`.
+//! [`resolve`] examines a file: whether it contains a CPython collector, where its functions are, the cheapest safe
+//! instruction of each for a probe, and how the collector's state is laid out in memory. [`identify()`] is the cheap
+//! first check, made on every program at exec. [`maps`], [`proc_status`] and [`process_memory`] read the figures of
+//! `/proc` about a running process, [`malloc`] the memory that its C library keeps. [`counters`] opens CPU performance
+//! counters, [`nvml`] samples GPUs through NVIDIA's driver, [`cuda`] knows the CUDA, NCCL and torch libraries.
+//! [`ProcessMemory`] reads another process for `gctrace-cpython`.
 //!
 //! Bytes in, facts out: nothing here uses BPF, writes to a process or prints.
 //!

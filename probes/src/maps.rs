@@ -122,8 +122,8 @@ fn candidate(pid: u32, mapping: FileMapping) -> MappedFile {
     }
 }
 
-/// A path by which this process can open the file. It leads through the other process's root, and so also works across
-/// mount namespaces; for a deleted or replaced file through the mapping itself (needs privileges).
+/// A path for this process to open the file. It leads through the other process's root, and so also works across mount
+/// namespaces; for a deleted or replaced file it leads through the mapping itself (needs privileges).
 pub(crate) fn openable(pid: u32, mapping: &FileMapping) -> PathBuf {
     let mut through_root = PathBuf::from(format!("/proc/{pid}/root"));
     through_root.extend(mapping.path.components().skip(1));

@@ -1,7 +1,7 @@
 //! NVIDIA's management library (NVML): the GPUs and their state, out-of-process.
 //!
 //! Owns the loading of `libnvidia-ml.so.1` and its errors. `nvml/queries.rs` has the queries of each GPU,
-//! `nvml/absences.rs` the reports of missing values. The caller decides when to sample, and on which thread.
+//! `nvml/absences.rs` the reports of missing values. The caller decides the time and the thread of sampling.
 
 mod absences;
 mod queries;

@@ -1,11 +1,10 @@
 //! Why a process hands over no ring, if it or its parent knows: a number each in a file next to the
 //! socket.
 //!
-//! For processes that must not or cannot create a ring: nothing here needs more than open(2),
-//! fstat(2), mmap(2), munmap(2) and close(2), which every program's loader uses as well. Counted in
-//! shared memory, as write(2) beyond the process's limit of file sizes raises SIGXFSZ. Filters of system calls may
-//! forbid to open files for writing: who is confined takes a byte out of a pipe, [`CONFINED_FILE`]. The programs'
-//! user can change the files, so their numbers are not trusted further.
+//! For processes that must not or cannot create a ring. Only open(2), fstat(2), mmap(2), munmap(2) and close(2) are
+//! called, as by every program's loader. Counted in shared memory, as write(2) beyond the process's limit of file sizes
+//! raises SIGXFSZ. Filters of system calls may forbid opening files for writing: a confined process takes a byte out of
+//! a pipe, [`CONFINED_FILE`]. The programs' user can change the files, so their numbers are not trusted further.
 
 use std::fs::File;
 use std::io;
@@ -32,14 +31,14 @@ pub enum Absence {
     OtherGctrace,
     /// The library switched recording off before it created a ring.
     SwitchedOff,
-    /// It runs PyPy, which has another collector.
+    /// It runs PyPy, with another collector.
     PyPy,
     /// Its limits (setrlimit(2)), or the system's memory, leave no room for a ring.
     Limited,
 }
 
 impl Absence {
-    /// All variants, in the order of their declaration, which is that of their counts.
+    /// All variants, in the order of their declaration and of their counts.
     pub const ALL: [Self; 6] = [
         Self::Confined,
         Self::Environment,
@@ -64,8 +63,8 @@ impl Absence {
         let Some(file) = open_beside(rendezvous, ABSENCE_FILE, flags) else {
             return;
         };
-        // SAFETY: the file is at least as long as what is mapped. Whoever can shorten it meanwhile can
-        // also signal this process: its own user.
+        // SAFETY: the file is at least as long as the mapping. Only the process's own user can shorten it meanwhile,
+        // and could signal the process as well.
         unsafe {
             let mut status: libc::stat = std::mem::zeroed();
             let is_whole = libc::fstat(file.as_raw_fd(), &raw mut status) == 0
@@ -113,7 +112,7 @@ fn open_beside(rendezvous: &[u8], name: &str, flags: i32) -> Option<OwnedFd> {
 /// Size of the file: a number for each of [`Absence::ALL`].
 const BYTES: usize = 8 * Absence::ALL.len();
 
-/// The files in which processes count themselves, as gctrace has them.
+/// The files where processes count themselves, as gctrace has them.
 #[derive(Debug)]
 pub struct AbsenceFiles {
     counts: File,

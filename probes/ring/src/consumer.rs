@@ -1,4 +1,4 @@
-//! The reading side: one reader, which trusts nothing in the memory.
+//! The reading side: one reader. It trusts nothing in the memory.
 
 use crate::layout::{
     CLAIMED, CLASSES, MAGIC, MAX_MESSAGE, MessageHead, PAYLOAD_WORDS, RingMapping, WordSum, bytes,
@@ -52,9 +52,8 @@ impl std::error::Error for RingOpenError {}
 pub struct RingRead {
     /// Number of valid messages that were delivered.
     pub messages: u64,
-    /// Number of messages that are invalid, or that a thread started and died within, and of runs of slots that were
-    /// taken for messages of which nothing is known. Those of a kind whose loss is counted are not among them, but in
-    /// [`RingConsumer::torn`].
+    /// Number of damaged messages: invalid ones, unfinished ones of a thread that died, and runs of slots with unknown
+    /// content. Messages of kinds with counted losses are in [`RingConsumer::torn`] instead.
     pub damaged: u64,
     /// The next message is being written, or its writer is delayed: poll again.
     pub is_waiting: bool,
@@ -74,9 +73,9 @@ const LONGEST_GAP: u64 = 1000 + (MAX_MESSAGE / (PAYLOAD_WORDS * 8)) as u64;
 enum SlotState {
     /// A message.
     Whole(MessageHead),
-    /// One that is being written, or whose writer died.
+    /// An unfinished message: it is being written, or its writer died.
     Claimed(MessageHead),
-    /// Nothing that is known: it was reserved only, or the memory is invalid.
+    /// Nothing known: the slot was reserved only, or the memory is invalid.
     Unknown,
 }
 
@@ -94,9 +93,8 @@ pub struct RingConsumer {
 }
 
 impl RingConsumer {
-    /// Maps the ring of `records` slots behind a descriptor, which may be closed afterwards. The
-    /// size is the one this process was asked to create, not what the memory contains: a sparse
-    /// file of 1 GiB costs its owner nothing.
+    /// Maps the ring of `records` slots behind a descriptor. The descriptor may be closed afterwards. The size is the
+    /// requested one, not a number in the memory: a sparse file of 1 GiB costs its owner nothing.
     ///
     /// # Errors
     /// [`RingOpenError`] if it is not a ring of this size that can be read safely.
@@ -129,14 +127,14 @@ impl RingConsumer {
         })
     }
 
-    /// All timestamps are returned as of a clock that is `ahead_ns` behind that of the process.
+    /// Returns all timestamps on a clock that is `ahead_ns` behind the process's.
     #[must_use]
     pub fn on_clock(self, ahead_ns: i64) -> Self {
         Self { ahead_ns, ..self }
     }
 
-    /// Delivers what was written since the last call, in the order of reservation, at most one
-    /// ringful. `dead`: the writing process has exited, so messages that it started stay unfinished.
+    /// Delivers the messages written since the last call, in the order of reservation, at most one ringful. `dead`: the
+    /// writing process has exited, so messages that it started stay unfinished.
     pub fn read<M: Message>(&mut self, dead: bool, mut take: impl FnMut(M)) -> RingRead {
         let head = self.mapping.header().head.load(Ordering::Acquire);
         // The program can write any number there: no more than a ring's worth is believed.
@@ -233,8 +231,8 @@ impl RingConsumer {
         M::unpack(head.number, bytes, self.ahead_ns)
     }
 
-    /// Number of slots from an invalid message to the next: its length may be that of a late writer, and what is
-    /// there another's.
+    /// Number of slots from an invalid message to the next. Its length may be from a late writer, and its slots may
+    /// hold another message.
     fn until_next(&self, message: MessageHead, end: u64) -> u64 {
         let is_start =
             |at: &u64| self.state(self.tail.wrapping_add(*at), end) != SlotState::Unknown;
@@ -249,8 +247,8 @@ impl RingConsumer {
         }
     }
 
-    /// The slot up to which all that is unfinished has blocked a finished message for too long. If there is no
-    /// finished one, as in a stopped process, nothing is blocked.
+    /// The end of the unfinished slots that have blocked a finished message for too long. Without a finished message,
+    /// as in a stopped process, nothing is blocked.
     fn stuck_until(&mut self, state: SlotState, end: u64) -> Option<u64> {
         let (until, since) = match self.blocked {
             Some((until, since)) if is_before(self.tail, until) => (until, since),
@@ -269,8 +267,8 @@ impl RingConsumer {
         Some(if is_before(whole, until) { whole } else { until })
     }
 
-    /// Messages that were lost because they were invalid, or their writer died within, by kind; the kind is the one
-    /// that the memory states.
+    /// Messages that were lost because they were invalid, or their writer died within, by kind; the kind is as the
+    /// memory states it.
     #[must_use]
     pub fn torn(&self) -> LostRecords {
         self.torn

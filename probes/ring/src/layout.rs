@@ -48,8 +48,8 @@ pub(crate) const CLAIMED: u64 = 1 << 63;
 
 /// First payload word of a message. Its bytes follow, over as many slots as they need.
 ///
-/// The sum is for a writer that was stopped so long that the reader gave its slots to others: what it writes then
-/// is within a newer message, whose slots but for the first have no sequence number that gives it away.
+/// The sum guards against a writer that was stopped so long that the reader gave its slots to others. Its late words
+/// land in a newer message. Only the first slot of that message has a sequence number to reveal this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageHead {
     /// Number of the kind of message.
@@ -81,12 +81,12 @@ impl MessageHead {
     }
 }
 
-/// Sum of the words of a message and of its place: like FxHash (rustc-hash), which costs three instructions a word.
+/// Sum of the words of a message and of its place: like FxHash (rustc-hash), at three instructions a word.
 #[derive(Clone, Copy)]
 pub(crate) struct WordSum(u64);
 
 impl WordSum {
-    /// Of the message that starts at the slot of this number, without words: what was written for another place has
+    /// The sum of a message at the slot of this number, still without words. Words written for another place have
     /// another sum.
     #[inline]
     pub(crate) fn of(number: u64) -> Self {
@@ -98,13 +98,13 @@ impl WordSum {
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 
-    /// Its upper bits, which all words change.
+    /// Its upper bits: all words change them.
     pub(crate) fn folded(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
 
-/// Maximum length of the reason for which recording was switched off, in bytes.
+/// Maximum length of the reason for switching recording off, in bytes.
 pub(crate) const REASON_BYTES: usize = 128;
 
 /// Size of the memory for this many records, in bytes.
@@ -127,8 +127,8 @@ pub enum LostKind {
     Steps,
     /// The garbage of collections.
     Garbage,
-    /// Collections of forked children that could not create a ring, counted in the one that announces
-    /// them ([`PythonMessage::Fork`](crate::PythonMessage::Fork)).
+    /// Collections of forked children that could not create a ring. Counted in the ring that announces the children
+    /// ([`PythonMessage::Fork`](crate::PythonMessage::Fork)).
     WithoutRing,
 }
 
@@ -174,7 +174,7 @@ pub enum WorkKind {
     Step,
     /// The process was forked from another.
     Fork,
-    /// Garbage was examined, or what is alive.
+    /// Garbage or live objects were examined.
     Garbage,
     /// CPython's two calls of the library at a collection, timed with warm caches.
     Calls,
@@ -300,8 +300,8 @@ impl RingMapping {
         }
     }
 
-    /// The same slots in memory of this process alone, twice: for tests under Miri, which knows no shared files.
-    /// The second has no length, so that dropping it unmaps nothing; it must not be used once the first is dropped.
+    /// The same slots in memory of this process alone, twice: for tests under Miri, without shared files. The second
+    /// has no length, so that dropping it unmaps nothing; it must not be used once the first is dropped.
     #[cfg(test)]
     pub(crate) fn twice(records: usize) -> [Self; 2] {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -327,8 +327,8 @@ impl RingMapping {
     /// The slot with that number, counted from 0.
     pub(crate) fn slot(&self, number: u64) -> &RingSlot {
         let at = number as usize & (self.records - 1);
-        // SAFETY: `at` is below `records`, for which the mapping is long enough; slots are 64 bytes
-        // and start at a page.
+        // SAFETY: `at` is below `records`, and the mapping is long enough for all of them; slots are 64 bytes and start
+        // at a page.
         unsafe { &*self.base.add(bytes(at)).cast::<RingSlot>() }
     }
 }
@@ -370,7 +370,7 @@ pub fn class_of(size: usize) -> usize {
     if class < CLASSES { class } else { CLASSES - 1 }
 }
 
-/// The largest size of a class in bytes; `None` for the last, which is unbounded.
+/// The largest size of a class in bytes; `None` for the last class: it is unbounded.
 #[must_use]
 pub fn largest_of_class(class: usize) -> Option<u64> {
     match class {

@@ -14,7 +14,7 @@
 //! - Lossy by counting: a full ring refuses a message and counts it ([`LostRecords`]).
 //! - The memory has no name, so no other user can open or replace it; the socket is in a folder
 //!   that only its owner can enter. Sealed against shrinking, it can be read without a SIGBUS.
-//! - It outlives either side: what was pushed before a SIGKILL is read afterwards.
+//! - It outlives either side: messages pushed before a SIGKILL are read afterwards.
 //!
 //! Both ends in one process, without the socket:
 //!

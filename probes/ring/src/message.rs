@@ -62,7 +62,7 @@ pub trait Message: Sized {
     /// Number of the kind of message.
     fn number(&self) -> u8;
 
-    /// The kind under which the loss of such a message is counted; `None` if it is not counted.
+    /// The kind that counts the loss of such a message; `None` if it is not counted.
     fn lost_kind(number: u8) -> Option<LostKind>;
 
     /// Appends the bytes of its fields.
@@ -71,15 +71,15 @@ pub trait Message: Sized {
     /// Takes the fields of a message of this kind from the front; `None` if they are invalid.
     fn take(number: u8, from: &mut Unpack<'_>) -> Option<Self>;
 
-    /// The message of this kind with these bytes, on a clock that is `ahead_ns` behind that of its process; `None` if
-    /// no producer of this version would have written that.
+    /// The message of this kind with these bytes, on a clock that is `ahead_ns` behind its process's; `None` if no
+    /// producer of this version would have written these bytes.
     fn unpack(number: u8, bytes: &[u8], ahead_ns: i64) -> Option<Self> {
         let mut from = Unpack { bytes, ahead_ns };
         Self::take(number, &mut from).filter(|_| from.bytes.is_empty())
     }
 }
 
-/// A text as it is sent: one that is too long is cut at a character boundary.
+/// A text as it is sent: if it is too long, it is cut at a character boundary.
 #[must_use]
 pub fn sent_text(text: &str) -> &str {
     let end = (0..=text.len().min(LONGEST_TEXT)).rfind(|end| text.is_char_boundary(*end));

@@ -7,9 +7,8 @@ use std::fmt;
 /// Environment variable that contains the [`InjectOptions`].
 pub const OPTIONS_VARIABLE: &str = "GCTRACE_INJECT";
 
-/// Environment variable with the name of the function whose calls mark steps: `train_step`,
-/// `Trainer.step` (its qualified name, or the last parts of it) or `train.py:train_step`. Not set or
-/// empty: none.
+/// Environment variable with the name of the function that marks steps by its calls: `train_step`, `Trainer.step` (its
+/// qualified name, or the last parts of it) or `train.py:train_step`. Not set or empty: none.
 pub const STEP_FUNCTION_VARIABLE: &str = "GCTRACE_STEP_FUNCTION";
 
 /// Environment variable with the file for PyTorch's snapshots of device memory, with `%r` and `%p` for rank and process
@@ -31,12 +30,12 @@ pub struct InjectOptions {
     pub garbage_budget_ppm: u32,
     /// Whether to record marks of training steps.
     pub steps: bool,
-    /// Which steps have their memory by layer measured: every N-th, 0: none,
+    /// Steps with measured memory by layer: every N-th, 0: none,
     /// [`LAYERS_BY_BUDGET`](gctrace_settings::LAYERS_BY_BUDGET).
     pub layers: u32,
     /// Record GPU work and the calls that enqueue it, by CUPTI.
     pub cuda: bool,
-    /// Of calls, record only those that synchronize, copy or fill (`--cuda sync`).
+    /// Record only the calls that synchronize, copy or fill (`--cuda sync`).
     pub only_waits: bool,
     /// Leave CUPTI to the program's own profiler (`--gpu-yield`).
     pub yields: bool,
@@ -48,10 +47,10 @@ pub struct InjectOptions {
     /// ([`seccomp_filters`]); under more the library stays inactive.
     /// `u32::MAX`: never.
     pub filters: u32,
-    /// Full collection at whose end a process reports and waits ([`crate::HeapNotice`]), counted
-    /// from 1; 0: none.
+    /// A process reports and waits at the end of this full collection ([`crate::HeapNotice`]), counted from 1; 0:
+    /// never.
     pub heap: u32,
-    /// Id of the interpreter whose full collections count.
+    /// Id of the interpreter with the counted full collections.
     pub heap_interpreter: u32,
 }
 
@@ -131,9 +130,8 @@ impl InjectOptions {
     }
 }
 
-/// Number of seccomp filters that apply to a process, from its `/proc/PID/status`
-/// (proc_pid_status(5)); `None` if unknown. Kernels before 5.9 only state whether there are any,
-/// which counts as one.
+/// Number of seccomp filters that apply to a process, from its `/proc/PID/status` (proc_pid_status(5)); `None` if
+/// unknown. Kernels before 5.9 only state whether there are any: this counts as one.
 #[must_use]
 pub fn seccomp_filters(status: &[u8]) -> Option<u32> {
     let value = |name: &[u8]| {

@@ -1,6 +1,5 @@
-//! The writing side: any thread, no locks, and no system calls except at the start and when the ring
-//! has more in it than ever before, a few times in all; and whether this process created the ring
-//! or is a fork of the one that did.
+//! The writing side: any thread, no locks. System calls are made only at the start and a few times in all, when the
+//! ring has more in it than ever before. Also whether this process created the ring or is a fork of its creator.
 
 use crate::layout::{
     CLAIMED, MAGIC, MAX_MESSAGE, MessageHead, PAYLOAD_WORDS, REASON_BYTES, RingMapping, WordSum,
@@ -15,9 +14,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{fmt, io};
 
-/// Slots whose memory is allocated at the start: a page, and from then on twice as many each time.
-/// Allocating all of a ring of 1 MiB takes 0.3 ms, which a forked child that records nothing would
-/// spend in vain.
+/// Slots with allocated memory at the start: a page, and from then on twice as many each time. Allocating all of a ring
+/// of 1 MiB takes 0.3 ms: wasted in a forked child that records nothing.
 const FIRST: u64 = 64;
 
 /// The result of a system call.
@@ -28,7 +26,7 @@ fn succeeded(result: libc::c_int) -> io::Result<()> {
 /// The writing end of a ring, in the process that created it; any thread may push to it.
 pub struct RingProducer<M> {
     pub(crate) mapping: RingMapping,
-    /// Number of slots, from the first on, whose memory is allocated; `u64::MAX`: all of them.
+    /// Number of slots with allocated memory, from the first on; `u64::MAX`: all of them.
     allocated: AtomicU64,
     /// No more are allocated.
     is_settled: AtomicBool,
@@ -38,10 +36,10 @@ pub struct RingProducer<M> {
 /// Bytes of a message that fit into its first slot, behind its head.
 const FIRST_BYTES: usize = (PAYLOAD_WORDS - 1) * 8;
 
-/// A power of two, of which a place is found without a comparison.
+/// A power of two: a place in it is found without a comparison.
 const PACKED_BYTES: usize = FIRST_BYTES.next_power_of_two();
 
-/// The bytes of a message that fits into one slot, and the length of any.
+/// The length of any message, and its bytes if it fits into one slot.
 struct FirstBytes {
     /// A whole word is written at any of the places. A longer message is written over itself.
     bytes: [u8; PACKED_BYTES + 8],
@@ -111,8 +109,8 @@ impl<M: Message> RingProducer<M> {
             return None;
         }
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // Not the function of that name, which glibc has since 2.27: a library that needs it ends a
-        // program with an older one.
+        // Not the function of that name in glibc (since 2.27): a library that needs it ends a program with an older
+        // glibc.
         // SAFETY: a name of ours, ended by zero.
         let descriptor =
             unsafe { libc::syscall(libc::SYS_memfd_create, c"gctrace-ring".as_ptr(), flags) };
@@ -171,7 +169,7 @@ impl<M: Message> RingProducer<M> {
     /// Pushes a message into the ring; returns `false`, and counts it as lost ([`Message::lost_kind`]), if there is
     /// no room for it.
     pub fn push(&self, message: &M) -> bool {
-        // Most have one slot: packed here, written there. Of a longer one only the length is known then.
+        // Most messages have one slot: packed here, written there. For a longer message this only finds the length.
         let mut first = FirstBytes { bytes: [0; PACKED_BYTES + 8], length: 0 };
         message.pack(&mut first);
         let mut head = MessageHead { number: message.number(), length: first.length, sum: 0 };
@@ -383,7 +381,7 @@ impl OwnerMark {
         if page == libc::MAP_FAILED {
             return None;
         }
-        // SAFETY: the page mapped above, which only this function can access.
+        // SAFETY: the page mapped above; only this function can access it.
         if unsafe { libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) } != 0 {
             // SAFETY: as above.
             unsafe { libc::munmap(page, PAGE) };

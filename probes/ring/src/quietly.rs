@@ -3,13 +3,12 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-/// Writes, or sizes a file, with the signals blocked that this raises in the calling thread: SIGXFSZ
-/// beyond the program's limit of file sizes (setrlimit(2), of memory files too), SIGPIPE where nothing
-/// reads. If it raised one, the signal is taken away again. System calls only: may be called between
-/// fork and exec.
+/// Writes, or sizes a file, with the signals of doing so blocked in the calling thread: SIGXFSZ beyond the program's
+/// limit of file sizes (setrlimit(2), of memory files too), SIGPIPE where nothing reads. If a signal was raised, it is
+/// taken away again. System calls only: may be called between fork and exec.
 ///
 /// # Errors
-/// Those of `write`.
+/// Errors of `write`.
 pub fn quietly(write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let mut before = empty_set();
     let mut pending = empty_set();

@@ -15,7 +15,7 @@ use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 /// Environment variable that names the socket.
 pub const RENDEZVOUS_VARIABLE: &str = "GCTRACE_RENDEZVOUS";
 
-/// Purpose of a ring: what Python does, or GPU work, which has a ring of its own.
+/// Purpose of a ring: Python's activity or GPU work; each has a ring of its own.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Immutable, IntoBytes, KnownLayout, TryFromBytes,
 )]
@@ -42,20 +42,20 @@ impl RingRole {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
 #[repr(C, packed)]
 pub struct RingHello {
-    /// Time at which it created the ring.
+    /// Time of creating the ring.
     pub at_ns: u64,
-    /// Number of its time namespace, whose clock its timestamps are of; 0: it does not know.
+    /// Number of its time namespace: its timestamps are of that clock; 0: unknown.
     pub time_namespace: u64,
     /// Process id as seen by the process (it may be in a pid namespace).
     pub own_pid: u32,
-    /// Purpose of the ring, from which its size follows ([`RingRole::records`]).
+    /// Purpose of the ring; decides its size ([`RingRole::records`]).
     pub role: RingRole,
     /// It was forked from a process that had a ring: nothing of it was missed.
     pub is_fork: bool,
 }
 
 impl RingHello {
-    /// On a clock that is `ahead_ns` behind that of the process.
+    /// On a clock that is `ahead_ns` behind the process's.
     #[must_use]
     pub fn on_clock(self, ahead_ns: i64) -> Self {
         Self { at_ns: moved(self.at_ns, ahead_ns), ..self }
@@ -134,7 +134,7 @@ fn send(socket: BorrowedFd<'_>, ring: BorrowedFd<'_>, bytes: &[u8]) -> bool {
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
-    // SAFETY: CMSG_* compute within `control`, which has room for one descriptor (24 bytes).
+    // SAFETY: CMSG_* compute within `control`: it has room for one descriptor (24 bytes).
     unsafe {
         message.msg_controllen = libc::CMSG_SPACE(size_of::<i32>() as u32) as usize;
         let header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -168,7 +168,7 @@ pub struct OfferedRing {
     pub uid: u32,
 }
 
-/// The socket at which rings are received.
+/// The socket for receiving rings.
 #[derive(Debug)]
 pub struct RingListener(OwnedFd);
 
@@ -255,7 +255,7 @@ pub enum OfferState {
 }
 
 impl RingConnection {
-    /// Receives what was sent. Never blocks.
+    /// Receives a message. Never blocks.
     #[must_use]
     pub fn receive(&self) -> OfferState {
         let mut bytes = [0; size_of::<HelloMessage>()];
@@ -289,7 +289,7 @@ impl RingConnection {
         }
     }
 
-    /// Waits for a message, at most this long: not for a thread on which others depend.
+    /// Waits for a message, at most this long. Not for a thread that others depend on.
     #[must_use]
     pub fn receive_within(&self, patience: Duration) -> Option<OfferedRing> {
         let deadline = Instant::now() + patience;

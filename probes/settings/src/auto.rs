@@ -1,5 +1,5 @@
-//! What a search for the right setting, while the program runs, is to reach, and what it reports:
-//! the vocabulary between `gctrace auto` and the controller in `libgctrace_inject.so`.
+//! Goals and report of a search for the right setting while the program runs: the vocabulary between `gctrace auto` and
+//! the controller in `libgctrace_inject.so`.
 
 use super::setting::{GcSetting, GcSettingError};
 #[cfg(feature = "schema")]
@@ -20,22 +20,22 @@ pub struct AutoOptions {
     /// A collector that takes no more than this share of the CPU time is left alone; half of it is the
     /// least gain that is tried. 0 to 1.
     pub worth: f64,
-    /// How much more memory may be resident, and in use of the GPU's, while a setting is held, as a share of
-    /// what it was before; 64 MiB more are always allowed. 0 or more.
+    /// How much more memory may be resident, and in use on the GPU, while a setting is held, as a share of the memory
+    /// before; 64 MiB more are always allowed. 0 or more.
     pub memory: f64,
-    /// What finding the setting may cost, as a share of the CPU time by then. 0 to 1.
+    /// Most that finding the setting may cost, as a share of the CPU time by then. 0 to 1.
     pub cost: f64,
-    /// What is to become less.
+    /// The quantity to reduce.
     pub goal: AutoGoal,
-    /// Seconds without any step after which intervals of time are compared instead. 0 or more.
+    /// Seconds without any step; then intervals of time are compared instead. 0 or more.
     pub wait_s: f64,
     /// Nothing is sought before this step, unless [`Self::wait_s`] have passed.
     pub from_step: u64,
-    /// Settings to compare with the first of them, of which none is held; empty: one is sought.
+    /// Settings to compare with the first of them; none is held. Empty: one is sought.
     pub compared: Vec<GcSetting>,
 }
 
-/// What is to become less.
+/// The quantity to reduce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(Display, EnumString)]
@@ -123,11 +123,11 @@ impl FromStr for AutoOptions {
     }
 }
 
-/// What was done in one process. CPU times are those of the thread that makes the steps.
+/// The work in one process. CPU times are of the thread that makes the steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct AutoReport {
-    /// What it does now, or did at the end.
+    /// Its state now, or at the end.
     pub state: AutoState,
     /// Why it leaves this process alone; `null`: it does not.
     pub unsupported: Option<String>,
@@ -148,14 +148,14 @@ pub struct AutoReport {
     pub collector_share: Option<f64>,
     /// CPU time since the first step, in ns.
     pub cpu_ns: u64,
-    /// Steps in which settings were tried that were not held then.
+    /// Steps with settings that were tried, but not held then.
     pub explored_steps: u64,
-    /// What finding and checking the setting cost, in ns of CPU time: collections made for it beyond
-    /// those put off, what the settings tried took more than the program's own, and gctrace's own code;
-    /// 0 if all that took less than the program's own settings. Estimated by comparison with these.
+    /// Cost of finding and checking the setting, in ns of CPU time: collections made for it beyond the collections put
+    /// off, extra time of tried settings over the program's own, and gctrace's own code; 0 if all that took less than
+    /// the program's own settings. Estimated by comparison with these.
     pub cost_ns: u64,
-    /// What was saved in the parts that are proven, less `cost_ns`: the run would have taken as much
-    /// longer without `gctrace auto`. `null`: nothing was proven.
+    /// CPU time saved in the proven parts, minus `cost_ns`: the run would have taken that much longer without `gctrace
+    /// auto`. `null`: nothing was proven.
     pub saved: Option<AutoSaving>,
     /// The settings that were held, one after the other. At most 100.
     pub parts: Vec<AutoPart>,
@@ -174,10 +174,10 @@ pub struct AutoReport {
     pub most_rss_bytes_held: Option<u64>,
     /// Number of times that the memory guard had garbage collected.
     pub memory_alarms: u64,
-    /// What it decided, in order. At most 100.
+    /// Its decisions, in order. At most 100.
     pub events: Vec<AutoEvent>,
-    /// The settings that were compared, in the order given, or tried while one was sought; the first is the one
-    /// that the others are compared with. Empty: there was no block yet.
+    /// The settings that were compared, in the order given, or tried while one was sought; the others are compared with
+    /// the first. Empty: there was no block yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub compared: Vec<ComparedSetting>,
@@ -209,7 +209,7 @@ pub struct ComparedSetting {
     pub computed_share: Option<f64>,
 }
 
-/// What it does.
+/// Its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -235,13 +235,13 @@ pub enum AutoState {
     Stopped,
 }
 
-/// CPU time saved since settings are compared, with its interval; less what finding them cost.
+/// CPU time saved since settings are compared, with its interval; minus the cost of finding them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct AutoSaving {
-    /// In ns: of all steps, those of the comparison too, in which full collections wait.
+    /// In ns, of all steps. Steps of the comparison count too: full collections wait in them.
     pub mean_ns: i64,
-    /// Lower end of its 95 % interval, which may be looked at any time.
+    /// Lower end of its 95 % interval; valid at any time of looking.
     pub low_ns: i64,
     /// Upper end of the interval.
     pub high_ns: i64,
@@ -289,7 +289,7 @@ pub struct AutoDifference {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-    /// The least p of no difference over all looks, which may be at any time; `null`: too few pairs. 0 to 1.
+    /// The least p of no difference over all looks, valid at any time of looking; `null`: too few pairs. 0 to 1.
     #[serde(default)]
     pub p: Option<f64>,
 }
@@ -300,12 +300,12 @@ pub struct AutoDifference {
 pub struct AutoEvent {
     /// After this step.
     pub step: u64,
-    /// What was decided.
+    /// The decision.
     #[serde(flatten)]
     pub decision: AutoDecision,
 }
 
-/// What is decided.
+/// Kinds of decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "decision")]
@@ -369,14 +369,14 @@ pub enum AutoDecision {
     Memory {
         /// Resident memory in bytes, before that collection.
         rss_bytes: u64,
-        /// What was allowed, in bytes.
+        /// The limit, in bytes.
         limit_bytes: u64,
     },
     /// More of the GPU's memory is in use than is allowed: everything is given back.
     DeviceMemory {
         /// In use by all processes, in bytes, before a collection.
         used_bytes: u64,
-        /// What was allowed, in bytes.
+        /// The limit, in bytes.
         limit_bytes: u64,
     },
     /// Pauses became longer than with the program's own settings: everything is given back.

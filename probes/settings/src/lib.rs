@@ -1,8 +1,8 @@
-//! Settings of CPython's collector that gctrace applies in programs: their text, how they get there,
-//! what is reported of them; and what is recorded of garbage.
+//! Settings of CPython's collector that gctrace applies in programs: their text, how they get there, the reports on
+//! them. Also how much of the garbage is recorded.
 //!
-//! The vocabulary between the command line of `gctrace apply` and `gctrace tune`, and
-//! `libgctrace_inject.so`, which applies the settings. Data only; neither reads a file here.
+//! The vocabulary between the command line of `gctrace apply` and `gctrace tune`, and `libgctrace_inject.so`: the
+//! library applies the settings. Data only; neither reads a file here.
 //!
 //! ```
 //! use gctrace_settings::GcChange;

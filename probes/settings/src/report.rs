@@ -27,11 +27,11 @@ pub struct AppliedProcess {
     pub ended: bool,
     /// As requested.
     pub setting: GcSetting,
-    /// What was applied, at most 100 entries.
+    /// The applied settings, at most 100 entries.
     pub applied: Vec<AppliedSetting>,
     /// `gctrace apply --undo` took the settings back.
     pub taken_back: bool,
-    /// What marked steps; `None`: nothing did.
+    /// The mark of steps; `None`: nothing marked them.
     pub marker: Option<String>,
     /// Number of steps completed.
     pub steps: u64,
@@ -104,15 +104,14 @@ pub struct AppliedSetting {
     pub took_ns: u64,
 }
 
-/// Steps of a program that has settled: caches are filled, and what is made lazily is made.
+/// Steps of a program that has settled: caches are filled, and lazily made state exists.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettledSteps {
     /// Number of steps.
     pub steps: u64,
-    /// Their wall time in ns, without that of gctrace's own code.
+    /// Their wall time in ns, without gctrace's own code.
     pub wall_ns: u64,
-    /// CPU time of the thread that makes them, in ns, without that of gctrace's own code; `None`: it was not
-    /// one thread.
+    /// CPU time of the thread that makes them, in ns, without gctrace's own code; `None`: it was not one thread.
     pub cpu_ns: Option<u64>,
     /// Time of the collections in them, in ns.
     pub pause_ns: u64,
@@ -193,8 +192,8 @@ pub struct UndoneSetting {
     pub setting: String,
     /// `file:line function`.
     pub by: String,
-    /// The step after which it was first seen.
+    /// The last step before it was first seen.
     pub step: u64,
-    /// Number of steps after which it did not hold.
+    /// Number of steps that ended with the setting undone.
     pub times: u64,
 }

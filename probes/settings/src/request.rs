@@ -20,12 +20,12 @@ pub enum GarbageDetail {
 
 /// The variable with the settings.
 pub const APPLY_VARIABLE: &str = "GCTRACE_APPLY";
-/// The variable that names gctrace's private folder, in which each process reports; not set or empty:
-/// each process prints one line at its end.
+/// The variable with gctrace's private folder for the reports of processes; not set or empty: each process prints one
+/// line at its end.
 pub const FOLDER_VARIABLE: &str = "GCTRACE_APPLY_FOLDER";
 
-/// The file in the folder whose first byte is `1` once the settings are to be taken back, else `0`.
-/// Each process that reports appends one byte.
+/// A file in that folder. Its first byte is `1` once the settings are to be taken back, else `0`. Each process that
+/// reports appends one byte.
 pub const CONTROL_FILE: &str = "control";
 /// Ends the name of a process's report, after its pid.
 pub const REPORT_SUFFIX: &str = ".report.json";

@@ -7,21 +7,21 @@ use std::str::FromStr;
 /// The most steps and objects that a setting may name: a C `int` holds as many.
 const LARGEST: u32 = i32::MAX.cast_unsigned();
 
-/// The step after which what needs a program that is set up is applied, if no other is named: states
-/// of optimizers are made in the first.
+/// Default step of changes that need a program that is set up; they are applied after it. States of optimizers are made
+/// in the first step.
 const SET_UP: u32 = 2;
 
 /// Generation 2 is collected once in so many planned collections, if the setting does not say.
 const PLANNED_PER_FULL: u32 = 10;
 
-/// What is to be changed and when, as `--gc` names it: `threshold=7000,10,freeze@step:3`. In the order
-/// in which it was written, each change once; empty: nothing, `none`.
+/// Changes and their times, as `--gc` names them: `threshold=7000,10,freeze@step:3`. In the written order, each change
+/// once; empty: nothing, `none`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String"))]
 pub struct GcSetting(Vec<SettingItem>);
 
-/// A change, and after which step it is made.
+/// A change, and the step before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingItem {
     /// The change.
@@ -39,7 +39,7 @@ pub enum GcChange {
     Loading(u32),
     /// A full collection, then `gc.freeze()`.
     Freeze,
-    /// `gc.freeze()` in each forked process, of what it inherits.
+    /// `gc.freeze()` in each forked process, of its inherited objects.
     FreezeForks,
     /// `gc.disable()`.
     Disable,
@@ -47,7 +47,7 @@ pub enum GcChange {
     Plan(GcPlan),
 }
 
-/// Which steps collections follow.
+/// The steps that collections follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcPlan {
     /// Of generation 1: each so many steps, at least 1.
@@ -66,7 +66,7 @@ impl GcPlan {
 }
 
 impl SettingItem {
-    /// After which step it is applied; 0: at the start.
+    /// It is applied after this step; 0: at the start.
     pub fn step(&self) -> u32 {
         let usual = match self.change {
             GcChange::Threshold(_) | GcChange::Loading(_) | GcChange::FreezeForks => 0,
@@ -77,7 +77,7 @@ impl SettingItem {
 }
 
 impl GcSetting {
-    /// The items, in the order in which they are applied at one step.
+    /// The items, in the order of applying them at one step.
     pub fn items(&self) -> &[SettingItem] {
         &self.0
     }

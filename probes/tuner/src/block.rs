@@ -38,7 +38,7 @@ impl BlockKind {
 }
 
 impl Block {
-    /// Whether the old generation is suspended, and what is young is collected at its end.
+    /// Whether the old generation is suspended, and young objects are collected at its end.
     pub(super) fn is_compared(&self) -> bool {
         matches!(self.kind, BlockKind::Tried(_) | BlockKind::Paired { .. })
     }

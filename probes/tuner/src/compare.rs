@@ -1,5 +1,5 @@
-//! Settings that were named, compared with the first of them: rounds of one block of each, in an order by
-//! coin. The blocks of a round are neighbors, so each makes a pair with that of the first setting.
+//! Named settings, compared with the first of them: rounds of one block of each, in random order. The blocks of a round
+//! are neighbors, so each makes a pair with the first setting's block.
 
 use super::block::{Block, BlockKind};
 use super::explore::block_steps;
@@ -15,7 +15,7 @@ pub(super) struct Comparison {
     settings: Vec<NamedSetting>,
     /// Steps of a block.
     pub(super) block: u64,
-    /// What is still to run of the round, by place.
+    /// Settings still to run in the round, by place.
     queue: Vec<usize>,
 }
 
@@ -30,12 +30,12 @@ struct NamedSetting {
     /// in ns.
     sums: [f64; 4],
     rounds: u64,
-    /// Also of the first with itself, which differs by nothing.
+    /// Also of the first with itself: no difference.
     pairs: BlockPairs,
 }
 
 impl Comparison {
-    /// Of settings of thresholds only, in a program with these, that a block of this cost has shown.
+    /// For settings of thresholds only. `own`: the program's thresholds; `cost`: a block's cost with them.
     pub(super) fn new(names: &[GcSetting], own: Thresholds, cost: &BlockCost) -> Self {
         let setting = |name: &GcSetting| {
             Some(NamedSetting {
@@ -72,14 +72,14 @@ impl Comparison {
         !self.queue.is_empty()
     }
 
-    /// Steps for which full collections are owed after a block: as if all of the round were with the first
-    /// setting, so that they come as often as with it, and find as much.
+    /// Steps charged with full collections after a block: as if the whole round ran with the first setting. So full
+    /// collections come as often as with it, and find as much.
     pub(super) fn steps_as_first(&self, kind: BlockKind, steps: u64) -> u64 {
         let is_first = kind == BlockKind::Tried(0);
         if is_first { steps * self.settings.len() as u64 } else { 0 }
     }
 
-    /// What was measured of the round that runs is lost.
+    /// Drops the measurements of the running round.
     pub(super) fn drop_round(&mut self) {
         self.queue.clear();
         self.settings.iter_mut().for_each(|one| one.block = None);
@@ -171,7 +171,7 @@ mod tests {
         controller.report(0)
     }
 
-    /// Programs with one setting throughout, whose work is the same to the nanosecond.
+    /// Programs with one setting throughout; their work is the same to the nanosecond.
     #[test]
     fn the_difference_of_whole_runs_is_inside_the_interval() {
         let names = ["none", "threshold=7000", "threshold=50000,10,10"];

@@ -1,8 +1,7 @@
-//! The controller: which block of steps runs next, with which thresholds, and what follows from it.
+//! The controller: chooses the next block of steps and its thresholds, and draws conclusions from it.
 //!
-//! Watch, explore, prove, hold: see docs/mechanisms.md, "A setting found while it runs".
-//! Driven by [`Controller::step`] at each step and [`Controller::next`] after each [`Action`]; what it
-//! knows of the program it asks of a [`Gauge`].
+//! Watch, explore, prove, hold: see docs/mechanisms.md, "A setting found while it runs". Driven by [`Controller::step`]
+//! at each step and [`Controller::next`] after each [`Action`]; it asks a [`Gauge`] for facts about the program.
 
 use super::block::{Block, BlockKind, is_other};
 use super::compare::Comparison;
@@ -63,7 +62,7 @@ pub struct Controller {
     pub(super) own: Thresholds,
     /// Whether it wants automatic collection.
     pub(super) is_on: bool,
-    /// Those that are in place.
+    /// The thresholds in place.
     pub(super) in_place: Thresholds,
     pub(super) phase: AutoPhase,
     pub(super) steps: u64,
@@ -77,18 +76,18 @@ pub struct Controller {
     pub(super) first: Figures,
     /// Nothing young waits since the last block.
     pub(super) is_clean: bool,
-    /// Collections of generation 1 that do not count towards the next full one: those that close
-    /// blocks, and those of blocks with a suspended old generation.
+    /// Collections of generation 1 that do not count towards the next full one: collections that close blocks, and
+    /// collections in blocks with a suspended old generation.
     pub(super) debt: u32,
     /// Full collections that the rule would have had in compared blocks since the last one.
     pub(super) put_off: f64,
-    /// Nothing is compared until the collector has made the one that was put off.
+    /// Nothing is compared until the collector has made the full collection that was put off.
     pub(super) awaits_full: bool,
-    /// Full collections when it was last looked.
+    /// Full collections at the last look.
     fulls: u64,
-    /// The last full collection in the program's own rhythm, by the rule. Its price is that of the program's own
-    /// settings: of a heap that was traversed longer ago, less is in the caches (half as much again, seen where they
-    /// came a third as often).
+    /// The last full collection in the program's own rhythm, by the rule. Its price is the price with the program's own
+    /// settings. If a heap was traversed longer ago, less of it is in the caches: half as much again was seen with a
+    /// third as many full collections.
     own_full: Option<MeasuredFull>,
     /// Steps of compared blocks, and full collections in them: the program asked for those.
     compared: [u64; 2],
@@ -105,21 +104,21 @@ pub struct Controller {
     /// Not before this step is explored again.
     pub(super) explore_at: u64,
     pub(super) explored_steps: u64,
-    /// What it cost by now, in ns of CPU time.
+    /// Cost by now, in ns of CPU time.
     pub(super) spent_ns: f64,
-    /// What the memory guard collected, in ns of CPU time: no search is given up for it.
+    /// Collections for the memory guard, in ns of CPU time: no search is given up for them.
     pub(super) guarded_ns: f64,
-    /// Full collections that blocks were charged for by the rule since settings are compared, less those
-    /// that ran in them, in ns of CPU time: saved, as long as the program's own settings would have had
-    /// them. The guard's collections put them off.
+    /// Full collections charged to blocks by the rule since settings are compared, minus full collections that ran in
+    /// them, in ns of CPU time: saved, as long as the program's own settings would have had them. The guard's
+    /// collections put them off.
     pub(super) skipped_ns: f64,
     /// The longest collection with own settings and with a held one: young and full.
     pub(super) longest_own_ns: [u64; 2],
     pub(super) longest_held_ns: [u64; 2],
-    /// What a full collection with own settings would take, in ns, if they come to one.
+    /// Time of a full collection with own settings, in ns, if they come to one.
     pub(super) own_full_ns: u64,
     pub(super) parts: Vec<AutoPart>,
-    /// What those of them that are proven saved.
+    /// Savings of the proven parts.
     pub(super) savings: Vec<AutoSaving>,
     pub(super) events: Vec<AutoEvent>,
     /// The comparison that has ended.
@@ -127,7 +126,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// `own`: the program's thresholds, which are in place. The order of all pairs follows from `seed`.
+    /// `own`: the program's thresholds, now in place. The order of all pairs follows from `seed`.
     pub fn new(options: AutoOptions, own: Thresholds, seed: u64) -> Self {
         Self {
             guard: MemoryGuard::new(options.memory),
@@ -178,8 +177,7 @@ impl Controller {
         self.by_time = true;
     }
 
-    /// Steps have ended: one, or some by time. Returns what is to be done; [`Controller::next`] follows
-    /// each action.
+    /// Steps have ended: one, or some by time. Returns the next action; [`Controller::next`] follows each action.
     pub fn step(&mut self, steps: u64, gauge: &mut dyn Gauge) -> Option<Action> {
         self.steps += steps;
         if matches!(self.phase, AutoPhase::Stopped) {
@@ -219,7 +217,7 @@ impl Controller {
         self.next(gauge)
     }
 
-    /// Steps from now on at which nothing is to be decided, but for what is looked at from time to time.
+    /// Number of coming steps without a decision, except for occasional looks.
     pub fn steps_ahead(&self) -> u64 {
         if matches!(self.phase, AutoPhase::Stopped) {
             return u64::MAX;
@@ -237,7 +235,7 @@ impl Controller {
                 && duration_ns(self.begin.wall_ns, gauge.now_ns()) > LONG_NS
     }
 
-    /// What is to be done next, after an action; `None`: the next step.
+    /// The next action after an action; `None`: the next step.
     pub fn next(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
         loop {
             if let Some(action) = self.queue.pop_front() {
@@ -285,8 +283,8 @@ impl Controller {
         let (block, steps) = (self.block, self.block_steps);
         self.is_clean = block.is_compared();
         if block.is_compared() && block.kind.is_own() {
-            // Collecting early saves a later collection, but for what its own period costs. Of other settings it
-            // is in what their blocks cost.
+            // Collecting early saves a later collection, except for the cost of its own period. With other settings it
+            // is part of the cost of their blocks.
             let closing_ns = float(beyond(closed.cpu_ns, end.cpu_ns));
             self.spent_ns += closing_ns.min(self.period_ns);
         }
@@ -296,7 +294,7 @@ impl Controller {
         let exact = if self.by_time { worked_ms(&self.begin, end) } else { float(steps) };
         let cost = block_cost(&self.begin, end, closed, exact, block.thresholds, &old);
         if block.kind == BlockKind::Own && cost.fulls > 0 {
-            // One that was put off frees more than others of the program's.
+            // A collection that was put off frees more than the program's others.
             let is_usual = matches!(self.phase, AutoPhase::SetUp | AutoPhase::Watch);
             let is_known = self.own_full.is_some_and(|full| full.is_near(float(closed.old)));
             if is_usual || !is_known {
@@ -338,7 +336,8 @@ impl Controller {
         }
     }
 
-    /// While a full collection is awaited: whether it is another program by now, which may never make one.
+    /// While a full collection is awaited: whether it is another program by now. That one may never make a full
+    /// collection.
     fn has_changed(&mut self, cost: &BlockCost) -> bool {
         let now = cost.allocations;
         let Some(before) = self.watched.filter(|before| is_other(*before, now)) else {
@@ -362,7 +361,7 @@ impl Controller {
         }
     }
 
-    /// Full collections reset the collector's count, and with it what does not count.
+    /// Full collections reset the collector's count, and with it the collections that do not count.
     fn count_debt(&mut self, block: &Block, now: &Figures) {
         let middle = beyond(now.collections[1], self.begin.collections[1]);
         if now.collections[2] != self.fulls {
@@ -398,18 +397,18 @@ impl Controller {
 
     // Blocks
 
-    /// Begins the next block: what the phase says, after what it has put into the queue.
+    /// Begins the next block: the phase chooses it, and its queued actions come first.
     pub(super) fn prepare(&mut self, figures: &Figures) {
-        // What follows a full collection is slower: not the second block of a pair alone.
+        // Steps after a full collection are slower: not the second block of a pair alone.
         let is_amid = match &self.phase {
             AutoPhase::Compare(comparison) => comparison.is_amid(),
             AutoPhase::Hold(hold) => hold.is_amid(),
             _ => false,
         };
-        // Old garbage waits no longer than with settings in which it is not suspended: memory of a device may be
-        // in it. The collector makes the collection itself, within a step, as it would have: at a step's end it is
-        // no replacement where data is found from the frame of a function that has returned (a heap in a closure
-        // took five times as long). Rounds of named settings do not wait for it: they are what the run is for.
+        // Old garbage waits no longer than without a suspended old generation: it may hold device memory. The collector
+        // makes the collection itself, within a step, as it would have. A collection at a step's end is no replacement
+        // if data is found from the frame of a function that has returned (a heap in a closure took five times as
+        // long). Rounds of named settings do not wait for it: the run is made for them.
         let is_due = self.put_off >= 1.0 && !is_amid;
         self.awaits_full = is_due && !matches!(self.phase, AutoPhase::Compare(_));
         let block = if self.awaits_full { self.resting_block() } else { self.next_block() };

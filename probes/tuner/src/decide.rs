@@ -69,7 +69,7 @@ impl Controller {
         let full_ns = ChargedOld::of(figures, 0.0).full_ns();
         let saved_ns = better.mean(|cost| cost.full_ns - cost.garbage_ns) * (1.0 - LEFT_BY_FREEZE);
         let is_wanted = saved_ns >= least_ns || is_longest && saved_ns > 0.0;
-        // Settings name the step at which to freeze.
+        // A setting names the step of its freeze.
         let freezes = is_wanted
             && !self.by_time
             && !is_off(better.thresholds)

@@ -1,6 +1,6 @@
-//! Which setting is the best: tried in short blocks, half of them left out after each round.
+//! The search for the best setting: all are tried in short blocks, half of them left out after each round.
 //!
-//! By the charged CPU time of collections, which varies by microseconds, not by that of steps.
+//! The measure is the charged CPU time of collections, not of steps: it varies by microseconds.
 
 use super::block::{Block, BlockKind};
 use super::price::{BlockCost, SUSPENDED, Thresholds};
@@ -11,7 +11,7 @@ use gctrace_stats::{float, whole};
 /// First thresholds that are tried. Two neighbors were never apart by more than the noise where they
 /// were the best.
 const FIRST: [u32; 3] = [2_000, 10_000, 50_000];
-/// The first threshold with which looks come often enough where collections are what brings them.
+/// The first threshold that brings enough looks if only collections bring them.
 const LOOKING: u32 = 500_000;
 /// Steps of a block.
 const SHORTEST: u64 = 25;
@@ -148,7 +148,7 @@ impl Exploration {
         (others.len() < 2 && self.round > 1).then(|| others.first().copied().unwrap_or(0))
     }
 
-    /// What was seen by now, the program's own settings first.
+    /// Results by now, the program's own settings first.
     pub(super) fn reported(&self) -> Vec<ComparedSetting> {
         let own = &self.tried[0];
         let all_ns = own.mean(|cost| cost.cpu_ns);
@@ -180,8 +180,7 @@ impl Exploration {
         reported.collect()
     }
 
-    /// Steps of blocks of other settings than the program's own, and what they cost more, in ns; below 0:
-    /// less.
+    /// Steps of blocks of other settings than the program's own, and their extra cost, in ns; below 0: they cost less.
     pub(super) fn cost(&self) -> (u64, f64) {
         let own = self.tried[0].mean(collecting);
         let others = self.tried.iter().skip(1).flat_map(|tried| &tried.costs);

@@ -1,8 +1,8 @@
-//! What the controller asks about the program, and has done in it.
+//! The controller's questions about the program, and its actions in it.
 
 use super::price::{Figures, Thresholds};
 
-/// What is asked about the program.
+/// Questions about the program.
 pub trait Gauge {
     /// All figures, at the end of a block.
     fn figures(&mut self) -> Figures;
@@ -30,7 +30,7 @@ pub struct DeviceMemory {
     pub left: u64,
 }
 
-/// What is to be done before the next step.
+/// An action before the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `gc.set_threshold()`.

@@ -1,9 +1,9 @@
 //! The memory guard: garbage that waits must not take the memory that the program, or its machine, needs.
 //!
-//! Resident memory is the alarm. It is no proof: allocators keep freed memory, and heaps grow without
-//! any garbage. So an alarm is answered by a collection, and what that frees decides. Of a GPU's memory it
-//! decides nothing: what is freed goes back to the framework's allocator, and a program that finds none left
-//! fails; so settings are given back as soon as more is in use than is allowed.
+//! Resident memory is the alarm. It is no proof: allocators keep freed memory, and heaps grow without any garbage. So
+//! an alarm is answered by a collection, and the freed memory decides. With a GPU's memory this decides nothing: freed
+//! memory goes back to the framework's allocator, and a program that finds none left fails. So settings are given back
+//! as soon as more is in use than is allowed.
 
 use super::gauge::{DeviceMemory, Gauge};
 use super::price::MeasuredFull;
@@ -21,20 +21,20 @@ const EVERY_NS: u64 = 5_000_000;
 /// Between two looks at a GPU's memory, in ns: the driver takes some microseconds for one, and steps that
 /// fill a GPU take longer.
 const DEVICE_EVERY_NS: u64 = 20_000_000;
-/// Looks between two at what is left in the machine, which take ten times as long as one at the process.
+/// Looks at the process between two looks at the machine's free memory: these take ten times as long.
 const EVERY: u64 = 16;
 
 /// The limits of one process.
 #[derive(Debug)]
 pub(super) struct MemoryGuard {
-    /// As a share of what was resident.
+    /// As a share of the resident memory.
     allowed: f64,
     pub(super) base: Option<u64>,
     pub(super) most: u64,
     limit: u64,
     looks: u64,
     looked_ns: u64,
-    /// Resident at the last look at what is left.
+    /// Resident at the last look at the free memory.
     looked: u64,
     /// The most of the GPU's memory that may be in use; `None`: there is none, or it is unknown.
     device_limit: Option<u64>,
@@ -86,7 +86,7 @@ impl MemoryGuard {
         }
     }
 
-    /// What is resident now is the measure from now on. `None`: it is unknown.
+    /// Makes the resident memory of now the new measure. `None`: it is unknown.
     pub(super) fn begin(&mut self, gauge: &mut dyn Gauge) -> Option<()> {
         let now = gauge.rss_bytes()?;
         self.limit = self.most_of(now, gauge.headroom_bytes().unwrap_or(u64::MAX));
@@ -99,14 +99,14 @@ impl MemoryGuard {
         Some(())
     }
 
-    /// The most that may be in use, of what is in use now and left, in bytes.
+    /// The most bytes that may be in use, from the bytes in use `now` and `left`.
     fn most_of(&self, now: u64, left: u64) -> u64 {
         let more = sum([whole(float(now) * self.allowed), SPARE]);
         sum([now, more.min(left / 2)])
     }
 
-    /// A look at a step's end. It is well too if a full collection has run since the limit was set: what
-    /// is resident was mostly alive then, and is the new measure.
+    /// A look at a step's end. It is well too if a full collection has run since the limit was set: the resident memory
+    /// was mostly alive then, and is the new measure.
     pub(super) fn look(&mut self, gauge: &mut dyn Gauge) -> MemoryLook {
         let now_ns = gauge.now_ns();
         if duration_ns(self.looked_ns, now_ns) < EVERY_NS {

@@ -1,5 +1,5 @@
-//! A setting is held, and pairs of blocks check what it gains: fresh ones, none of the exploration,
-//! whose best is the best by chance too.
+//! A setting is held, and pairs of blocks check its gain. The pairs are fresh, none are of the exploration: there the
+//! best setting is also the best by chance.
 
 use super::block::{Block, BlockKind, is_other};
 use super::explore::setting;
@@ -12,7 +12,7 @@ use gctrace_stats::{float, signed, whole};
 
 /// Fewest pairs of a proof.
 const FEWEST: usize = 12;
-/// Pairs after which it is no longer sought in every block.
+/// After this many pairs a proof is no longer sought in every block.
 const MOST: usize = 60;
 /// Gains below are none: the charge of full collections is off by more (share of the CPU time).
 pub(super) const RESERVE: f64 = 0.005;
@@ -20,7 +20,7 @@ pub(super) const RESERVE: f64 = 0.005;
 /// program meets them.
 pub(super) const LEAST_GAP: u64 = 9;
 pub(super) const GAPS: usize = 19;
-/// Pairs over which containers per step are averaged.
+/// Pairs in the average of containers per step.
 const RECENT: usize = 3;
 
 /// The old generation when it was frozen.
@@ -48,8 +48,8 @@ pub(super) struct Hold {
     pub(super) pairs: BlockPairs,
     steps: u64,
     cpu_ns: f64,
-    /// Steps with it and young collections in them with what is freed later of their survivors, in ns of CPU time: of
-    /// pairs, whose blocks are closed, and of blocks that are not.
+    /// Steps with it, and their young collections with the later freeing of survivors, in ns of CPU time: of pairs
+    /// (their blocks are closed), and of blocks that are not closed.
     young: [(u64, f64); 2],
     /// Containers per step when it was chosen, and of the last pairs.
     allocations: f64,
@@ -145,8 +145,8 @@ impl Hold {
         Block { kind: BlockKind::Held, thresholds: self.thresholds, steps }
     }
 
-    /// Steps for which full collections are owed after a block of a pair: once the gain is proven, as if both were
-    /// with the held setting, whose full collections may be many pairs apart.
+    /// Steps charged with full collections after a block of a pair. Once the gain is proven, as if both blocks ran with
+    /// the held setting: its full collections may be many pairs apart.
     pub(super) fn steps_as_held(&self, kind: BlockKind, steps: u64) -> u64 {
         match (self.is_proving, kind.is_held()) {
             (true, _) => steps,
@@ -160,7 +160,7 @@ impl Hold {
         !self.queue.is_empty()
     }
 
-    /// What was measured of the pair that runs is lost.
+    /// Drops the measurements of the running pair.
     pub(super) fn drop_pair(&mut self) {
         self.queue.clear();
         self.pair = [None; 2];
@@ -200,8 +200,8 @@ impl Hold {
         (self.cpu_ns * (1.0 - own_by_held(self.pairs.cpu.mean()))).max(0.0)
     }
 
-    /// By how much less young collections took than in as many steps of pairs, in ns of CPU time: those collect
-    /// what lives at each block's end, sooner than the setting would. 0 before there is one that has closed no block.
+    /// How much less young collections took in unclosed blocks than in as many steps of pairs, in ns of CPU time. Pairs
+    /// collect living objects at each block's end, sooner than the setting would. 0 before the first unclosed block.
     fn unclosed_ns(&self) -> f64 {
         let [(paired, paired_ns), (others, others_ns)] = self.young;
         if others_ns <= 0.0 {
@@ -210,7 +210,7 @@ impl Hold {
         paired_ns / float(paired.max(1)) * float(others) - others_ns
     }
 
-    /// What was saved, if that is proven.
+    /// The saving, if it is proven.
     pub(super) fn saving(&self) -> Option<AutoSaving> {
         let pairs = &self.pairs.cpu;
         let interval = pairs.interval().filter(|_| self.is_proven)?;

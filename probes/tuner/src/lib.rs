@@ -1,14 +1,14 @@
 //! The right setting, found and proven while the program runs: decided from figures alone, without
 //! Python and clocks.
 //!
-//! - `controller`: blocks of steps, one after the other; `gauge`: what it asks and has done;
-//! - `watch`: with the program's own settings; `explore`: which setting is the best;
-//! - `compare`: settings that were named, with the first of them;
-//! - `hold`: whether that one gains, and how much; `decide`: what follows from both; `block`: their blocks; `pairs`: two
-//!   of these;
+//! - `controller`: blocks of steps, one after the other; `gauge`: its questions and actions;
+//! - `watch`: with the program's own settings; `explore`: the search for the best setting;
+//! - `compare`: named settings, with the first of them;
+//! - `hold`: whether the best setting gains, and how much; `decide`: conclusions from both; `block`: their blocks;
+//!   `pairs`: two of these;
 //! - `price`: what a block of steps costs; `mixture`: whether pairs of blocks differ; `coin`: their
 //!   order;
-//! - `guard`: memory; `report`: what is reported; `outside`: what others do; `ranks`: those that do as rank 0 does.
+//! - `guard`: memory; `report`: the report; `outside`: what others do; `ranks`: ranks that do as rank 0 does.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -6,9 +6,9 @@ use super::price::{SUSPENDED, Thresholds};
 use gctrace_settings::AutoDecision;
 
 impl Controller {
-    /// The program has set thresholds, which are in place now. Returns what is to be done.
+    /// The program has set thresholds: they are in place now. Returns the next action.
     pub fn program_set(&mut self, thresholds: Thresholds, gauge: &mut dyn Gauge) -> Option<Action> {
-        // It puts back what it read: ours.
+        // It puts back the thresholds that it read: ours.
         let is_ours = thresholds == self.in_place && thresholds != self.own;
         let [first, second, third] = thresholds;
         let third = if third >= SUSPENDED { self.own[2] } else { third };
@@ -29,7 +29,7 @@ impl Controller {
         self.begin_anew(true, gauge)
     }
 
-    /// The program has thawed what was frozen for it.
+    /// The program has thawed the objects frozen for it.
     pub fn program_unfroze(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
         self.decide(AutoDecision::Unfrozen);
         if !matches!(self.phase, AutoPhase::Stopped) {

@@ -1,10 +1,10 @@
-//! Pairs of neighboring blocks: what they differ by, and how much of that is computed.
+//! Pairs of neighboring blocks: their differences, and the computed share of these.
 
 use super::price::BlockCost;
 use gctrace_settings::AutoDifference;
 use gctrace_stats::mixture::{PairedDifferences, difference};
 
-/// All pairs so far of a setting and the one that it is compared with.
+/// All pairs so far of a setting and the setting it is compared with.
 #[derive(Debug, Default)]
 pub(super) struct BlockPairs {
     pub(super) cpu: PairedDifferences,

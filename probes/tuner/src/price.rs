@@ -1,13 +1,15 @@
 //! What a block of steps cost, with full collections charged by the collector's rule.
 //!
-//! A full collection is too rare for a block: charging it where it happens is wrong in sign and many
-//! times over. Compared blocks run with the old generation suspended, and each is charged what its steps
-//! contribute to full collections. From 3.8 to 3.13, and from 3.14.5 on, a collection runs when the count of
-//! its generation exceeds the threshold, and counts towards the next older one (`gc_collect_generations` in
-//! Modules/gcmodule.c, Python/gc.c). So of generation 1 there is one in `t1 + 2` collections; and a full one follows
-//! the first of these after which there were `t2 + 1` since the last, and their survivors are a quarter of the `L`
-//! objects that it left: after `max(t2 + 1, L / 4 s + 1/2)` of them on average, with `s` survivors of each. It
-//! traverses the `L` objects, and of the survivors since what has become garbage, which it frees.
+//! A full collection is too rare for a block: charging it where it happens is wrong in sign and many times over.
+//! Compared blocks run with the old generation suspended, and each is charged for its steps' contribution to full
+//! collections.
+//!
+//! From 3.8 to 3.13, and from 3.14.5 on, a collection runs when the count of its generation exceeds the threshold, and
+//! counts towards the next older one (`gc_collect_generations` in Modules/gcmodule.c, Python/gc.c). So one in `t1 + 2`
+//! collections is of generation 1. A full collection follows the first collection of generation 1 with two properties:
+//! `t2 + 1` of them came since the last full one, and their survivors are a quarter of the `L` objects that it left. On
+//! average it follows after `max(t2 + 1, L / 4 s + 1/2)` of them, with `s` survivors of each. It traverses the `L`
+//! objects and the survivors that are garbage by then; it frees this garbage.
 
 use gctrace_stats::float;
 use gctrace_units::{beyond, sum};
@@ -17,7 +19,7 @@ use std::array::from_fn;
 /// noise it is by 0.1 at most.
 pub(super) const COMPUTED_ERROR: f64 = 0.15;
 
-/// What was measured by now. Sums are of one interpreter since any time before.
+/// Measurements by now. Sums are of one interpreter since any time before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Thread that makes the steps.
@@ -129,7 +131,7 @@ pub(crate) struct ChargedOld {
 }
 
 impl ChargedOld {
-    /// The one that these figures show.
+    /// The old generation as these figures show it.
     pub(crate) fn of(figures: &Figures, asked: f64) -> Self {
         let full = figures.full;
         let alive = full.map_or(0.0, MeasuredFull::alive);
@@ -144,8 +146,8 @@ impl ChargedOld {
         }
     }
 
-    /// With the price that another full collection had in the program's own rhythm, what it freed included, if its
-    /// heap was nearly as large.
+    /// With the price of another full collection, in the program's own rhythm and with its freeing, if its heap was
+    /// nearly as large.
     pub(super) fn priced_as(self, full: Option<MeasuredFull>) -> Self {
         match full.filter(|full| full.is_near(self.objects)) {
             Some(full) => {
@@ -156,7 +158,7 @@ impl ChargedOld {
         }
     }
 
-    /// CPU time of a full collection without what it frees, in ns.
+    /// CPU time of a full collection without freeing, in ns.
     pub(crate) fn full_ns(&self) -> f64 {
         self.objects * self.ns_each
     }
@@ -189,7 +191,7 @@ pub(crate) struct BlockCost {
     pub collecting_ns: f64,
     /// The share of full collections in all of these: computed.
     pub full_ns: f64,
-    /// Of that, what they free.
+    /// The part of that for freeing.
     pub garbage_ns: f64,
     /// Net new containers.
     pub allocations: f64,
@@ -208,8 +210,9 @@ pub(crate) fn worked_ms(begin: &Figures, end: &Figures) -> f64 {
     float(end.worked_ns_since(begin)) / 1e6
 }
 
-/// The block between these figures, of `steps` steps with these thresholds. `closed`: after the collection
-/// that ends it, whose time is its own; else the same as `end`. `old`: with which the price is computed.
+/// The cost of the block between these figures, of `steps` steps with these thresholds. `closed`: figures after the
+/// collection that ends the block, since its time is the block's; without one the same as `end`. `old`: the old
+/// generation, for the price.
 pub(crate) fn block_cost(
     begin: &Figures,
     end: &Figures,
@@ -221,7 +224,7 @@ pub(crate) fn block_cost(
     let steps = steps.max(1.0);
     let [first, ..] = thresholds;
     let ran: [u64; 3] = from_fn(|of| beyond(end.collections[of], begin.collections[of]));
-    // With the fraction of the one that is not complete.
+    // With the fraction of the next, incomplete one.
     let part = (float(end.waiting) - float(begin.waiting)) / f64::from(first.max(1));
     let young = ((float(sum(ran)) + part) / steps).max(0.0);
     let [young_ns, middle_ns, full_ns] =

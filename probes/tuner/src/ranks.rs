@@ -63,7 +63,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// `own`: the program's thresholds, which are in place.
+    /// `own`: the program's thresholds, now in place.
     pub fn new(options: &AutoOptions, own: Thresholds) -> Self {
         Self {
             own,
@@ -80,7 +80,7 @@ impl Follower {
         }
     }
 
-    /// A step has ended; `orders` if it was looked for them. Returns what is to be done, as
+    /// A step has ended; `orders`: read at this step. Returns the next action, as
     /// [`Controller::step`](super::Controller::step) does.
     pub fn step(
         &mut self,
@@ -116,7 +116,7 @@ impl Follower {
         if leader != 0 {
             self.leader = Some(leader);
         }
-        // Those of before it joined are none of its own.
+        // Collections from before it joined are not its own.
         let is_known = before.leader == leader;
         let [middle_before, full_before] = before.collections;
         if self.is_frozen && !is_frozen {
@@ -145,7 +145,7 @@ impl Follower {
         }
     }
 
-    /// What is to be done next, after an action.
+    /// The next action after an action.
     pub fn next(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
         let next = self.queue.pop_front();
         if next.is_none()
@@ -176,9 +176,9 @@ impl Follower {
         std::mem::take(&mut self.raises_alarm)
     }
 
-    /// The program has set thresholds, which are in place now.
+    /// The program has set thresholds: they are in place now.
     pub fn program_set(&mut self, thresholds: Thresholds, gauge: &mut dyn Gauge) -> Option<Action> {
-        // It puts back what it read: ours.
+        // It puts back the thresholds that it read: ours.
         if thresholds != self.in_place || thresholds == self.own {
             self.own = thresholds;
         }
@@ -189,7 +189,7 @@ impl Follower {
         self.next(gauge)
     }
 
-    /// The program has thawed what was frozen for it.
+    /// The program has thawed the objects frozen for it.
     pub fn program_unfroze(&mut self) {
         self.is_frozen = false;
     }
@@ -205,7 +205,7 @@ impl Follower {
         (self.in_place != self.own).then_some(self.own)
     }
 
-    /// What it did by now.
+    /// Its report by now.
     pub fn report(&self) -> AutoReport {
         AutoReport {
             state: match self.stopped {
@@ -231,8 +231,8 @@ mod tests {
 
     const OWN: Thresholds = [700, 10, 10];
 
-    /// Rank 0, and one that follows from step `joins` on, in step; each reads what the other has
-    /// published by then. Returns the orders at the end.
+    /// Runs rank 0, and a rank that follows from step `joins` on, in step; each reads the other's published data of
+    /// that time. Returns the orders at the end.
     fn run(
         leader: &mut (SimulatedProgram, Controller),
         other: &mut (SimulatedProgram, Follower),

@@ -1,4 +1,4 @@
-//! What the controller reports.
+//! The controller's report.
 
 use super::controller::{AutoPhase, Controller};
 use super::hold::Hold;
@@ -7,7 +7,7 @@ use gctrace_settings::{AutoReport, AutoSaving};
 use gctrace_stats::{float, signed, whole};
 
 impl Controller {
-    /// What it did by now. `agent_ns`: time of gctrace's own code at steps.
+    /// Its report by now. `agent_ns`: time of gctrace's own code at steps.
     pub fn report(&self, agent_ns: u64) -> AutoReport {
         let hold = match &self.phase {
             AutoPhase::Hold(hold) => Some(&**hold),
@@ -63,7 +63,7 @@ impl Controller {
     }
 }
 
-/// The sum. Ends of intervals are added, which makes it wider than it need be.
+/// The sum. Ends of intervals are added: this makes it wider than it need be.
 fn saved(all: &[AutoSaving], last: Option<AutoSaving>) -> Option<AutoSaving> {
     all.iter().copied().chain(last).reduce(|one, other| {
         let (mean, other_mean) = (float_signed(one.mean_ns), float_signed(other.mean_ns));

@@ -49,10 +49,10 @@ pub(super) struct SimulatedProgram {
     pub(super) noise: f64,
     memory: f64,
     load: f64,
-    /// The program's thresholds, or those of the controller.
+    /// The program's thresholds, or the controller's.
     pub(super) thresholds: Thresholds,
     counts: [u64; 3],
-    /// Living containers by generation; those of the last are `heap`.
+    /// Living containers by generation; in the last generation: `heap`.
     young: [u64; 2],
     /// Living containers of the window, in all generations.
     window: u64,
@@ -69,7 +69,7 @@ pub(super) struct SimulatedProgram {
     pub(super) cpu_ns: f64,
     pub(super) rss: u64,
     pub(super) headroom: Option<u64>,
-    /// Memory of its GPU, of which each container of garbage takes a MiB; `None`: it has none.
+    /// Memory of its GPU: each container of garbage takes a MiB of it; `None`: it has none.
     pub(super) device_bytes: Option<u64>,
     /// The most of it that was in use.
     pub(super) most_device_bytes: u64,
@@ -132,7 +132,7 @@ impl SimulatedProgram {
 
     /// One step.
     pub(super) fn step(&mut self) {
-        /// In which containers are made, and the collector looks.
+        /// Parts of a step: in each, containers are made and the collector looks.
         const CHUNKS: u64 = 20;
         self.steps += 1;
         let work = self.kind.work_ns * self.noise();

@@ -19,7 +19,7 @@ packed! {
         pub cost_ns: u64,
         /// The objects by kind, most objects first.
         pub kinds: Vec<RingKindCount>,
-        /// Those whose allocation was sampled, by the line that allocated them.
+        /// Objects with a sampled allocation, by the line that allocated them.
         pub births: Vec<RingBirthCount>,
         /// Cycles in it, most objects first; `None` if they were not examined.
         pub cycles: Option<Vec<RingCycleCount>>,
@@ -70,7 +70,7 @@ packed! {
         pub name: TextId,
     }
 
-    /// What is alive of the objects that were allocated at a line.
+    /// Live objects among all objects allocated at a line.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RingAliveLine {
         /// Number of the frame that is the line; 0: there was no room for it.

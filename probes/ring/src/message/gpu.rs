@@ -44,11 +44,11 @@ pub enum GpuRecord {
     Memset = 3,
     /// Copied memory from one device to another.
     PeerCopy = 4,
-    /// Had the host run a function, for which its stream waited: no work of the device.
+    /// Had the host run a function while its stream waited: no work of the device.
     HostFunction = 5,
 }
 
-/// API layer of a CUDA function, which decides what its CUPTI function id means.
+/// API layer of a CUDA function; decides the meaning of its CUPTI function id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
 #[repr(u8)]
 pub enum ApiLayer {
@@ -166,7 +166,7 @@ messages! {
         }
         /// CUPTI dropped records.
         8 [Descriptions] Dropped {
-            /// Time at which that was noticed.
+            /// Time when this was noticed.
             at_ns: u64 as time,
             /// Number since the last such message.
             count: u64,

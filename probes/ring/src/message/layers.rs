@@ -7,7 +7,7 @@ packed! {
     /// A layer of a model.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RingLayer {
-        /// What it is: bits by [`RingLayer::marks`].
+        /// Its properties: bits by [`RingLayer::marks`].
         pub flags: u8,
         /// Its path in the model, as `named_modules()` has it; [`NO_TEXT`](super::NO_TEXT): of the model itself.
         pub path: TextId,
@@ -15,7 +15,7 @@ packed! {
         pub type_name: TextId,
         /// Shape of the first tensor that it returned.
         pub shape: TextId,
-        /// Which of its weights are other layers': `weight = emb.weight`.
+        /// Its weights that belong to other layers: `weight = emb.weight`.
         pub tied: TextId,
         /// Its device.
         pub device: TextId,
@@ -94,8 +94,8 @@ packed! {
     }
 }
 
-/// What a layer is, and in the second line what is to be known of a table: the words of traces, by their bits, and in
-/// capitals the names of these bits in the agent.
+/// Properties of a layer and, in the second line, remarks on a table. These are the words of traces, by bit; in
+/// capitals, the names of the bits in the agent.
 const WORDS: &str = include_str!("layer_words.txt");
 
 fn words(line: usize) -> impl Iterator<Item = &'static str> {
@@ -113,7 +113,7 @@ impl RingLayers {
     /// Most rows of a table; smaller layers are summed up in one more.
     pub const MOST_ROWS: usize = 1000;
 
-    /// What is to be known of a table, by the bits of `remarks`.
+    /// Remarks on a table, by the bits of `remarks`.
     pub fn remarks() -> impl Iterator<Item = &'static str> {
         words(1)
     }

@@ -1,6 +1,7 @@
 //! Declares messages: each type, each kind, once.
 //!
-//! What is declared is a part of the ring's version (`MAGIC` in `layout.rs`); how it is packed has to be changed there.
+//! The declarations are a part of the ring's version (`MAGIC` in `layout.rs`). A change of the packing has to be
+//! entered there.
 
 /// Structs in messages: their fields, in the order of their bytes. `as time`: of CLOCK_MONOTONIC, in ns; read on the
 /// reader's clock.
@@ -11,7 +12,7 @@ macro_rules! packed {
             $($(#[doc = $doc:literal])* pub $field:ident: $type:ty $(as $role:ident)?,)*
         }
     )*) => {
-        /// What is declared, as text.
+        /// The declarations, as text.
         pub(super) const STRUCTS: &str = concat!($(
             stringify!($name), $(stringify!($field: $type $(as $role)?),)*
         )*);
@@ -47,7 +48,7 @@ macro_rules! unpacked {
     };
 }
 
-/// The kinds of messages of a ring: number, the kind under which a loss is counted, name, and fields or a struct.
+/// The kinds of messages of a ring: number, the kind that counts a loss, name, and fields or a struct.
 macro_rules! messages {
     (
         $(#[$about:meta])*
@@ -60,7 +61,7 @@ macro_rules! messages {
             )*
         }
     ) => {
-        /// What is declared, as text.
+        /// The declarations, as text.
         pub(super) const KINDS: &str = concat!($(
             stringify!($number $kind), $(stringify!($struct),)?
             $($(stringify!($field: $type $(as $how)?),)*)?

@@ -9,8 +9,8 @@ use zerocopy::{IntoBytes as _, TryFromBytes as _};
 /// The smallest number that needs more than one byte.
 const WIDE: u8 = 248;
 
-/// Maximum length of a list: more than the library has in any. A value can take a hundred times as much memory as the
-/// bytes that stand for it, which a program could send without end.
+/// Maximum length of a list: more than any list of the library. A value can take a hundred times as much memory as its
+/// bytes, and a program could send bytes without end.
 const LONGEST_LIST: usize = 1 << 12;
 
 /// Where the bytes of a message go.
@@ -59,7 +59,7 @@ impl Unpack<'_> {
         Some(moved(u64::unpack(self)?, self.ahead_ns))
     }
 
-    /// A number of values, for each of which there is a byte at least.
+    /// A number of values; each has a byte at least.
     fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(u64::unpack(self)?).ok()?;
         (count <= self.bytes.len()).then_some(count)
@@ -134,7 +134,7 @@ macro_rules! packed_as {
 }
 packed_as!(u16 as u64, u32 as u64, i32 as i64);
 
-/// Types of one byte, of which only some values are valid.
+/// Types of one byte; only some values are valid.
 macro_rules! packed_bytes {
     ($($type:ty),*) => {$(
         impl Packed for $type {

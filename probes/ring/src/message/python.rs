@@ -17,8 +17,8 @@ pub const OUTER_FRAMES: &str = "[outer frames not recorded]";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
 #[repr(u8)]
 pub enum HookState {
-    /// Collections are recorded from now on; `count` ran in this interpreter before
-    /// ([`HookState::UNCOUNTED`]). Of a forked child 0: it inherited the hook.
+    /// Collections are recorded from now on; `count` ran in this interpreter before ([`HookState::UNCOUNTED`]). 0 in a
+    /// forked child: it inherited the hook.
     Installed = 1,
     /// The program had removed our entry from `gc.callbacks`; it was added again. In between,
     /// `count` collections were missed, by the collector's own statistics.
@@ -31,9 +31,8 @@ pub enum HookState {
     CountingAllocations = 5,
     /// Allocations are not counted; `detail` has the reason.
     NotCountingAllocations = 6,
-    /// The collector's own statistics contain `count` collections for which our entry was not
-    /// called, although it was in place: another collector's (Nuitka's), or the program removed it,
-    /// kept it and restored it.
+    /// The collector's own statistics contain `count` collections without a call of our entry, although it was in
+    /// place. Another collector made them (Nuitka's), or the program removed our entry, kept it and restored it.
     Bypassed = 7,
     /// Calls of the function that the user named are not recorded; `detail` has the reason.
     NotWatchingFunction = 8,
@@ -177,7 +176,7 @@ messages! {
         }
         /// Settings of the collector: initial or changed.
         4 [Descriptions] Settings {
-            /// Time at which they were read.
+            /// Time of reading them.
             at_ns: u64 as time,
             /// Interpreter id.
             interpreter: i64,
@@ -190,7 +189,7 @@ messages! {
         }
         /// A collection starts. Its loss is not counted: its end repeats all of it.
         5 [] PauseStart {
-            /// Time at which `gc.callbacks` was called.
+            /// Time of the call of `gc.callbacks`.
             at_ns: u64 as time,
             /// Thread id.
             tid: u32,
@@ -233,7 +232,7 @@ messages! {
         }
         /// The garbage of a collection, within it.
         14 [Garbage] Garbage(garbage: RingGarbage)
-        /// What is alive of the objects that were allocated at some lines, estimated from a sample.
+        /// Live objects among all objects allocated at some lines, estimated from a sample.
         15 [Garbage] Alive {
             /// When it was looked at.
             at_ns: u64 as time,
@@ -268,14 +267,15 @@ messages! {
             /// Number of collections missed.
             count: u64,
         }
-        /// A process was forked that has no ring yet: it creates one when it has something else to write, so that the
-        /// loss of this is not counted. In the ring of the nearest ancestor that has one, whose memory it inherited.
+        /// A process was forked that has no ring yet. It creates one when it has something else to write, so a loss of
+        /// this message is not counted. The message is in the ring of the nearest ancestor with a ring: the process
+        /// inherited that ring's memory.
         18 [] Fork {
-            /// Time at which it began.
+            /// Time of its start.
             at_ns: u64 as time,
             /// Its process id, as it sees it.
             pid: u32,
-            /// Its parent's, which sees the same ids.
+            /// The process id of its parent; the parent sees the same ids.
             parent: u32,
         }
     }

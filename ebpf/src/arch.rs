@@ -1,4 +1,4 @@
-//! What depends on the processor; `bpf/arch.bpf.h` has the rest.
+//! Code that depends on the processor; `bpf/arch.bpf.h` has the rest.
 
 use std::arch::naked_asm;
 

@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What the probes of each kind take; `None`: that kind was not measured, as it was not hit.
+/// Time of a hit, by kind of probe; `None`: that kind was not measured, as it was not hit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
     /// Entry and return of the collector together, with all reads in between; the stack is at least
@@ -32,7 +32,7 @@ pub struct Calibration {
     pub foreign: Option<ProbeTimes>,
 }
 
-/// What a hit takes on this machine.
+/// Time of a hit on this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProbeTimes {
     warm: ProbeTime,
@@ -227,7 +227,7 @@ impl BpfSession {
         }
     }
 
-    /// What the current probes take, of a kind.
+    /// Time of a hit of the current probes, of one kind.
     fn time(&mut self, bench: &mut TargetCalls, kind: ProbePointKind) -> Result<ProbeTimes, Error> {
         let mut time = |caches| {
             let without_ns = bench.without_ns(caches);
@@ -319,8 +319,7 @@ impl TargetCalls {
         took.as_nanos() as f64 / f64::from(COLD_CALLS)
     }
 
-    /// What the probes that are in place take of a call, in ns; `between` runs after each round,
-    /// outside the measured time.
+    /// Time of the current probes in a call, in ns; `between` runs after each round, outside the measured time.
     pub(crate) fn probes_ns(
         &mut self,
         caches: Caches,

@@ -20,9 +20,9 @@ pub enum KernelEvent {
     Code(CodeEvent),
     /// A sampled allocation in a window.
     Allocation(AllocationEvent),
-    /// What a thread was executing.
+    /// A sample of a thread's execution.
     Sample(SampleEvent),
-    /// For what a thread was off the CPU.
+    /// A thread's time off the CPU, and the reason.
     OffCpu(OffCpuEvent),
     /// A type is seen in garbage for the first time.
     Type(TypeEvent),
@@ -146,7 +146,7 @@ pub struct EarlierWait {
     pub tid: u32,
     /// When it was found waiting, in ns of CLOCK_MONOTONIC.
     pub start_ns: u64,
-    /// What `pthread_self()` returns in it; `None`: unknown.
+    /// Its `pthread_self()`; `None`: unknown.
     pub thread_id: Option<u64>,
 }
 
@@ -212,7 +212,7 @@ pub struct CapturedKind {
     pub bytes: Option<u64>,
 }
 
-/// What the objects of a kind belong to.
+/// The owner of a kind's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KindOwner {
     /// Code and, if they execute it, the instruction.

@@ -108,7 +108,7 @@ impl BpfSession {
         if let Some(refusal) = support.refusal() {
             return Err(refusal);
         }
-        // Of a process that is probed alone.
+        // Only for a process that is probed alone.
         let stops_children = config.follow_children && support.filters(true);
         let skeleton = load(config, support, stops_children)?;
         let tracepoints = attach_tracepoints(&skeleton, stops_children)?;
@@ -399,7 +399,7 @@ fn load(
         }
     }
     let programs = &mut open.progs;
-    // Half of what the verifier takes is for these two: one is enough.
+    // Half of the verifier's time is for these two: one is enough.
     let is_session = support.attach() == AttachMethod::Session;
     programs.at_both_ends.set_autoload(is_session);
     programs.at_entry.set_autoload(!is_session);

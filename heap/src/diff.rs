@@ -83,7 +83,7 @@ fn is_possible(before: HeapPlace, after: HeapPlace) -> bool {
     }
 }
 
-/// Of each object, how many references to it the heap has.
+/// The number of references to each object in the heap.
 fn referrers(heap: &Heap) -> Vec<u32> {
     let mut referrers = vec![0_u32; heap.graph().nodes.len()];
     for edge in &heap.graph().edges {

@@ -10,7 +10,7 @@ use super::reach::Heap;
 /// No number.
 const NONE: u32 = u32::MAX;
 
-/// What each object that is alive retains: its own memory and the memory of all it dominates.
+/// Retained memory of each live object: its own memory and the memory of all objects it dominates.
 #[derive(Debug)]
 pub struct Dominators {
     /// Immediate dominator of each node.
@@ -20,7 +20,7 @@ pub struct Dominators {
     order: Vec<NodeIndex>,
 }
 
-/// What would be freed with an object.
+/// Objects and bytes that would be freed with an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
     /// Objects, itself included.
@@ -70,7 +70,7 @@ impl Dominators {
         Some(self.immediate[node as usize]).filter(|dominator| *dominator != NONE)
     }
 
-    /// What an object retains; nothing if it is garbage.
+    /// Retained objects and bytes of an object; zero if it is garbage.
     #[must_use]
     pub fn retained(&self, node: NodeIndex) -> Retained {
         self.retained[node as usize]
@@ -185,8 +185,7 @@ impl DominatorSearch {
         }
     }
 
-    /// Of the vertices between `vertex` and the root of its tree in the forest, the one with the
-    /// least semidominator.
+    /// The vertex with the least semidominator between `vertex` and the root of its tree in the forest.
     fn least(&mut self, vertex: u32) -> u32 {
         let ancestor = |search: &Self, vertex: u32| search.ancestors[vertex as usize];
         if ancestor(self, vertex) == NONE {

@@ -41,7 +41,7 @@ pub enum HeapFileError {
     /// Something else.
     #[error("not a heap: its first bytes are not those of a .gcheap file")]
     NotAHeap,
-    /// Of a gctrace with another format.
+    /// Written by a gctrace with another format.
     #[error(
         "written in version {0} of the heap format; this gctrace reads version {VERSION}. Read it \
          with the gctrace that wrote it"

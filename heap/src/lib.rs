@@ -159,7 +159,7 @@ pub enum HeapEdgeName {
 pub struct HeapRoot {
     /// The object that is held.
     pub node: NodeIndex,
-    /// By what: `module train`, `frame main (train.py:12)`, `sys.modules`, `outside the heap`.
+    /// Name of the holder: `module train`, `frame main (train.py:12)`, `sys.modules`, `outside the heap`.
     pub name: TextIndex,
 }
 
@@ -167,6 +167,6 @@ impl HeapRoot {
     /// Name of a root that is only known to exist: an object with more references than the heap
     /// shows.
     pub const OUTSIDE: &'static str = "outside the heap";
-    /// What names of frames begin with.
+    /// Start of the names of frames.
     pub const FRAME: &'static str = "frame ";
 }

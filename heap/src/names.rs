@@ -17,7 +17,7 @@ const NAMES: usize = 4;
 pub(super) struct Place {
     /// The nearest object that has a name of its own, if the path has one.
     pub anchor: Option<NodeIndex>,
-    /// What precedes the references: the anchor's name, or the root's.
+    /// Text before the references: the anchor's name, or the root's.
     pub start: String,
     /// References from there to the object.
     pub names: Vec<String>,
@@ -43,7 +43,7 @@ impl Heap {
         &self.graph().texts[text as usize]
     }
 
-    /// What an object is, as far as the heap shows: a module's name, the beginning of a text.
+    /// The label of an object, as far as the heap shows: a module's name, the start of a text.
     #[must_use]
     pub fn label(&self, node: NodeIndex) -> Option<&str> {
         self.node(node).label.map(|label| self.text(label))
@@ -59,7 +59,7 @@ impl Heap {
         }
     }
 
-    /// What holds an object that a root holds.
+    /// Name of the root that holds an object.
     #[must_use]
     pub fn root_name(&self, node: NodeIndex) -> Option<&str> {
         match self.reached(node) {

@@ -15,7 +15,7 @@ use std::ops::Range;
 #[error("{0}")]
 pub struct InvalidHeap(pub(super) &'static str);
 
-/// By what an object is held, on the shortest path from a root.
+/// The holder of an object, on the shortest path from a root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reached {
     /// By nothing: it is garbage.
@@ -214,7 +214,7 @@ impl Heap {
         &self.graph.edges[range.start as usize..range.end as usize]
     }
 
-    /// What holds an object.
+    /// The holder of an object.
     #[must_use]
     pub fn reached(&self, node: NodeIndex) -> Reached {
         self.reached[node as usize]

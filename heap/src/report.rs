@@ -83,7 +83,7 @@ pub enum HeapAnswer {
     Diff(DiffAnswer),
 }
 
-/// What a heap consists of.
+/// The contents of a heap.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ShowAnswer {
     /// Objects by type, most bytes first.
@@ -118,7 +118,7 @@ pub struct HeapObject {
     pub address: String,
     /// Its type, preceded by its module unless that is `builtins`.
     pub type_name: String,
-    /// Of functions, frames, classes and the like: the qualified name.
+    /// The qualified name of functions, frames, classes and the like.
     pub function: Option<String>,
     /// File of that code.
     pub file: Option<String>,
@@ -137,7 +137,7 @@ pub struct HeapObject {
 /// A chain of references.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct HeapPath {
-    /// What holds its first object; `null` for a cycle of garbage.
+    /// The holder of its first object; `null` for a cycle of garbage.
     pub root: Option<String>,
     /// Its objects, each referring to the next; of a cycle the last one refers to the first.
     pub steps: Vec<PathStep>,
@@ -163,7 +163,7 @@ pub struct WhyAnswer {
     pub target: String,
     /// The objects found.
     pub found: HeapCount,
-    /// The objects by what holds them, most objects first.
+    /// The objects by holder, most objects first.
     pub groups: Vec<WhyGroup>,
     /// Objects in further groups.
     pub others: HeapCount,
@@ -187,7 +187,7 @@ pub struct WhyGroup {
     pub example: HeapPath,
 }
 
-/// By what an object is held.
+/// Kind of an object's holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
@@ -199,7 +199,7 @@ pub enum Held {
     Nothing,
 }
 
-/// What retains most.
+/// The objects that retain most.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DominatorsAnswer {
     /// Bytes of all objects that are alive, as far as known.
@@ -216,7 +216,7 @@ pub struct DominatorsAnswer {
 /// A leak suspect.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Suspect {
-    /// What holds it, as far as the path shows.
+    /// Its holder, as far as the path shows.
     pub holder: SuspectHolder,
     /// Number of objects: several if something outside the heap holds each of them, otherwise one.
     pub alike: u64,
@@ -279,11 +279,11 @@ pub struct RetainedRow {
     pub place: String,
     /// The object.
     pub object: HeapObject,
-    /// What would be freed with it, itself included.
+    /// Objects and bytes that would be freed with it, itself included.
     pub retained: HeapCount,
 }
 
-/// What changed between heaps.
+/// Changes between heaps.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DiffAnswer {
     /// Objects of the last heap that are not in the first and, of three, are in the second.
@@ -295,7 +295,7 @@ pub struct DiffAnswer {
     pub reused_addresses: u64,
     /// By type, most `born` bytes first, then most objects.
     pub types: Vec<DiffRow>,
-    /// By what holds them: the nearest object of the first heap that dominates them.
+    /// By owner: the nearest object of the first heap that dominates them.
     pub owners: Vec<OwnerRow>,
 }
 

@@ -1,5 +1,5 @@
-//! What a CPython program does at one moment: its threads with their Python stacks, its collector and its
-//! memory. Schema `gctrace.dump/1` (docs/dump.schema.json).
+//! State of a CPython program at one moment: its threads with their Python stacks, its collector and its memory. Schema
+//! `gctrace.dump/1` (docs/dump.schema.json).
 
 use gctrace_event::{CollectorKind, OffCpuReason};
 use schemars::JsonSchema;
@@ -35,7 +35,7 @@ pub struct ProgramState {
     pub interpreters: Vec<InterpreterState>,
     /// Its threads: threads with Python frames first, starting with the main one.
     pub threads: Vec<ThreadState>,
-    /// What limits these figures.
+    /// Limits of these figures.
     pub notes: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl ProgramState {
 pub struct ProgramMemory {
     /// Resident.
     pub resident_bytes: Option<u64>,
-    /// Of these, what the process allocated itself: neither files nor shared memory.
+    /// The part of it that the process allocated itself: neither files nor shared memory.
     pub anonymous_bytes: Option<u64>,
     /// The most that was resident.
     pub peak_bytes: Option<u64>,
@@ -57,7 +57,7 @@ pub struct ProgramMemory {
     pub swapped_bytes: Option<u64>,
 }
 
-/// What pymalloc has: blocks of up to 512 bytes. Counted after the stop, while the program runs.
+/// Figures of pymalloc: blocks of up to 512 bytes. Counted after the stop, while the program runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PymallocState {
     /// Number of allocators: one, plus one for each interpreter with its own (3.12 and later). All figures are sums
@@ -113,7 +113,7 @@ pub struct InterpreterState {
     pub is_more_frozen: bool,
 }
 
-/// What the collections of one generation did since the interpreter started.
+/// Collections of one generation since the interpreter started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct GenerationState {
     /// Collections.

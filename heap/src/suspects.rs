@@ -19,11 +19,11 @@ const SHARE: f64 = 0.1;
 /// Longest pattern of types and references that makes a chain, and how often it must repeat.
 const LONGEST_PERIOD: usize = 6;
 const REPEATS: usize = 3;
-/// Types that are named of what a suspect retains.
+/// Number of retained types that are named for a suspect.
 const MOSTLY: usize = 3;
 
 impl Heap {
-    /// What retains most; at most `most` rows besides the suspects.
+    /// The objects that retain most; at most `most` rows besides the suspects.
     #[must_use]
     pub fn retained(&self, dominators: &Dominators, most: usize) -> DominatorsAnswer {
         let alone = |node: &&NodeIndex| dominators.immediate(**node).is_none();
@@ -160,7 +160,7 @@ impl Heap {
         node
     }
 
-    /// The types of what each suspect retains, most bytes first.
+    /// Retained objects of each suspect by type, most bytes first.
     fn mostly(
         &self,
         dominators: &Dominators,
@@ -200,7 +200,7 @@ impl Heap {
         counts.into_iter().map(rows).collect()
     }
 
-    /// What holds an object, judged by the names on its path.
+    /// The holder of an object, judged by the names on its path.
     fn suspect_holder(&self, node: NodeIndex) -> SuspectHolder {
         let chain = self.chain(node);
         let types = || chain.iter().map(|node| self.kind(*node).type_name.as_str());
@@ -243,7 +243,7 @@ impl Heap {
                 }
                 None if self.chain_root_is_frame(&chain) => SuspectHolder::Frame,
                 Some("function") | None => SuspectHolder::Other,
-                // What else has a name of its own are classes, whatever their metaclass.
+                // Other objects with a name of their own are classes, of any metaclass.
                 Some(_) => SuspectHolder::ClassAttribute,
             }
         }

@@ -17,8 +17,8 @@ impl Heap {
         self.indices().find(|node| self.node(*node).address == address)
     }
 
-    /// The objects of a type, named as the heap does or by its last part; if there are none, those
-    /// that belong to code of this name.
+    /// The objects of a type, named as the heap does or by its last part. If there are none: the objects that belong to
+    /// code of this name.
     #[must_use]
     pub fn of_type(&self, name: &str) -> Vec<NodeIndex> {
         let is_last = |whole: &str| {
@@ -34,7 +34,7 @@ impl Heap {
         self.indices().filter(of_code).collect()
     }
 
-    /// Groups objects by what holds them; at most `most` groups.
+    /// Groups objects by holder; at most `most` groups.
     #[must_use]
     pub fn why(&self, target: &str, nodes: &[NodeIndex], most: usize) -> WhyAnswer {
         let alike = match nodes {
@@ -78,7 +78,7 @@ impl Heap {
         }
     }
 
-    /// By what an object is held.
+    /// Kind of an object's holder.
     #[must_use]
     pub fn held(&self, node: NodeIndex) -> Held {
         let mut at = node;

@@ -1,4 +1,5 @@
-//! What depends on the processor of this machine; [`crate::Machine`] has what depends on a file's.
+//! Code that depends on the processor of this machine; [`crate::Machine`] has the parts that depend on a file's
+//! processor.
 
 use std::ops::Range;
 

@@ -42,7 +42,7 @@ pub enum ProcessError {
     },
 }
 
-/// What to do where rights over a process are missing; `command`: gctrace as root.
+/// Advice for missing rights over a process; `command`: gctrace as root.
 pub fn with_rights(command: &str) -> String {
     if nix::unistd::Uid::effective().is_root() {
         "this root has not the right either: the process has rights that a container or user namespace lacks, or a \
@@ -288,7 +288,7 @@ pub fn thread_name(pid: u32, tid: u32) -> Result<String, ProcessError> {
     Ok(String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned())
 }
 
-/// What a thread has done so far, in ns.
+/// A thread's times so far, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTimes {
     /// It used a CPU.
@@ -379,7 +379,7 @@ pub struct ProcessStat {
 impl ProcessStat {
     /// The name, field 2, may contain anything, so fields are counted after its last parenthesis.
     fn parse(text: &[u8]) -> Option<Self> {
-        /// Of 1/100 s on x86-64 and arm64 (`USER_HZ`).
+        /// A tick is 1/100 s on x86-64 and arm64 (`USER_HZ`).
         const TICK_NS: u64 = 10_000_000;
         let (open, close) = (memchr::memchr(b'(', text)?, memchr::memrchr(b')', text)?);
         let fields = std::str::from_utf8(&text[close + 1..]).ok()?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use strum::{Display, VariantArray};
 
-/// What [`crate::resolve`] may use in addition to the file itself.
+/// Sources for [`crate::resolve`] in addition to the file itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolveOptions {
     /// Cache folder; created if missing. `None`: no cache is used.

@@ -8,7 +8,7 @@ use crate::session::BpfSession;
 use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
 use std::path::Path;
 
-/// What the probes of a call take.
+/// Time of the probes of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CudaCalibration {
     /// A call with its entry probed: a launch with its stream and grid.
@@ -66,7 +66,7 @@ impl CudaPrograms {
         Ok(CudaCalibration { entry, both })
     }
 
-    /// What the current probes take.
+    /// Time of the current probes.
     fn time(&mut self, bench: &mut TargetCalls) -> Result<ProbeTimes, Error> {
         let warm_ns = bench.probes_ns(Caches::Warm, || self.poll().map(drop))?;
         let cold_ns = bench.probes_ns(Caches::Cold, || self.poll().map(drop))?;

@@ -34,7 +34,7 @@ fn reason(wire: &OffCpuWire) -> OffCpuReason {
     }
 }
 
-/// What a thread in a system call waits for, by the numbers of this machine.
+/// Reason for a thread's wait in a system call, by the numbers of this machine.
 pub fn waits_for(number: i64, first_argument: u64) -> OffCpuReason {
     match number {
         // No files to select: time.sleep() until Python 3.10.

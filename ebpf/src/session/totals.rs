@@ -28,7 +28,7 @@ pub struct SampleCounts {
     pub switches_ns: u64,
 }
 
-/// Hits of the probe on garbage, by what became of them.
+/// Hits of the probe on garbage, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GarbageCounts {
     /// Collections with examined garbage.

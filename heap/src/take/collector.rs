@@ -28,7 +28,7 @@ pub(crate) fn full_collections(
     statistics(memory, &layout.collector, state, oldest).map(|oldest| oldest.collections)
 }
 
-/// What the collections of a generation did so far (`gc.get_stats()`).
+/// Collections of a generation so far (`gc.get_stats()`).
 pub(crate) fn statistics(
     memory: &mut impl Memory,
     collector: &CollectorLayout,

@@ -14,7 +14,7 @@ pub(crate) const MOST_WORDS: u64 = 1 << 26;
 const OF_FILES: u64 = 16 << 20;
 /// How often each byte of a process may be read in one pass. Real heaps: 1 to 3 times.
 const READS: u64 = 16;
-/// What a pass may read in any case.
+/// Bytes that a pass may read in any case.
 const LEAST_READ: u64 = 64 << 20;
 
 /// Limits of reading one process.
@@ -61,7 +61,7 @@ impl CpuBudget {
         Self::now() >= self.end
     }
 
-    /// What this thread has used.
+    /// CPU time of this thread so far.
     pub(crate) fn now() -> Duration {
         clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
     }
@@ -83,9 +83,9 @@ impl Default for Limits {
 impl Limits {
     /// The limits for a process as it is now.
     ///
-    /// A block is copied for something in it that the program has written, so there are no more blocks
-    /// than pages that are in memory or swapped out; some of files may be neither. Half of what this
-    /// machine has left is for the result of reading the copy.
+    /// A block is copied for something in it that the program has written. So there are no more blocks than pages in
+    /// memory or swapped out; some pages of files may be neither. Half of the machine's free memory is for the result
+    /// of reading the copy.
     pub(crate) fn of_process(pid: u32, block: u64) -> Self {
         let used = process_memory::used_bytes(pid).unwrap_or(0);
         let left = process_memory::available_bytes().unwrap_or(u64::MAX);

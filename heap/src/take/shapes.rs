@@ -1,4 +1,4 @@
-//! What objects of each shape refer to, other than frames and generators.
+//! References of objects of each shape, except frames and generators.
 
 use crate::take::containers;
 use crate::take::layout::{

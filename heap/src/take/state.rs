@@ -1,4 +1,4 @@
-//! What a program does at one moment, without its objects: threads with their Python stacks, collector, memory.
+//! State of a program at one moment, without its objects: threads with their Python stacks, collector, memory.
 //!
 //! Slow work is done before the stop (find the interpreter, name threads) or after it (count frozen objects and the
 //! allocator's blocks). While the program is stopped, stacks and the collector's state are read, for some milliseconds.
@@ -38,11 +38,11 @@ pub struct StateOptions {
     pub resolve: ResolveOptions,
     /// Most frames of each stack, the innermost ones.
     pub depth: usize,
-    /// What a thread in a system call waits for: of its number and its first argument.
+    /// Reason for a thread's wait in a system call, by the call's number and first argument.
     pub reason: fn(i64, u64) -> OffCpuReason,
 }
 
-/// What a program does now. It is stopped for some milliseconds, by a watchdog for 1.8 s at most whatever happens.
+/// State of a program now. It is stopped for some milliseconds; a watchdog limits the stop to 1.8 s, whatever happens.
 ///
 /// # Errors
 /// There is no such process, it may not be stopped or read, or it runs no CPython that is known.
@@ -154,7 +154,7 @@ impl NativeThread {
 
 /// A thread of an interpreter.
 struct PythonThread {
-    /// What `pthread_self` returns in it.
+    /// Its `pthread_self`.
     pointer: u64,
     tid: Option<u32>,
     interpreter: i64,

@@ -105,7 +105,7 @@ impl StoppedThreads {
 }
 
 impl StoppedThreads {
-    /// The threads that have stopped, with what `pthread_self` returns in them; `None`: unknown.
+    /// The threads that have stopped, with their `pthread_self`; `None`: unknown.
     pub(crate) fn pointers(&self) -> impl Iterator<Item = (u32, Option<u64>)> {
         let stopped = self.threads.iter().filter(|(_, state)| state.is_some());
         stopped.map(|(tid, _)| (tid.cast_unsigned(), thread_pointer(Pid::from_raw(*tid))))

@@ -28,9 +28,9 @@ pub(crate) enum Shape {
     Frame,
     Generator,
     Traceback,
-    /// What `functools.lru_cache` makes.
+    /// A function made by `functools.lru_cache`.
     Cache,
-    /// Of `xml.etree`.
+    /// An element of `xml.etree`.
     Element,
     /// Any other: words of it that are addresses of objects.
     Plain,

@@ -371,7 +371,7 @@ impl<'image> Walk<'image> {
         let end = match info.shape {
             // Theirs are in `frames.rs`.
             Shape::Frame | Shape::Generator | Shape::Code => return Some(size),
-            // What follows their items is the dict alone, see `attributes_of`.
+            // Only the dict follows their items, see `attributes_of`.
             Shape::Tuple => return Some(size),
             _ if info.has(flags::LONG | flags::BYTES) => return Some(size),
             Shape::Plain if info.item_size.is_multiple_of(8) && info.has(flags::MANAGED_DICT) => {

@@ -14,7 +14,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 /// How long this process may keep another one stopped, in ms.
 pub(crate) const LIMIT_MS: i32 = 1800;
 
-/// What the child prints of a heap and of a look at a program, as the killed process cannot.
+/// Messages for a heap and for a look at a program. The child prints them, as the killed process cannot.
 const OF_HEAP: &str = "gctrace: kept the program stopped for 1.8 s, and is killed by its watchdog; the \
      program runs on unharmed. A heap without such a stop: gctrace heap --at-full N -- COMMAND\n";
 const OF_STATE: &str = "gctrace: kept the program stopped for 1.8 s, and is killed by its watchdog; the \
@@ -25,7 +25,7 @@ const PATIENCE_US: i64 = 50_000;
 const ARM: u8 = b'a';
 const DISARM: u8 = b'd';
 
-/// What the program is stopped for.
+/// Purpose of a stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StopPurpose {
     /// Its heap is copied.

@@ -26,7 +26,7 @@ pub type Fields = &'static [(u64, &'static str)];
 pub const TYPE: u64 = 8;
 /// `ob_size`: number of items, see [`TYPE`].
 pub const SIZE: u64 = 16;
-/// See [`TYPE`]: the size of what all objects have.
+/// See [`TYPE`]: the size of the fields of all objects.
 pub const HEADER: u64 = 16;
 /// Size of `PyGC_Head`, just before the object: `_gc_next`, `_gc_prev` (Include/internal/pycore_gc.h).
 pub const GC_HEAD: u64 = 16;
@@ -37,7 +37,7 @@ pub const GENERATION: u64 = 24;
 /// `threshold` in `struct gc_generation`.
 pub const GENERATION_THRESHOLD: u64 = 16;
 /// How far before an object of a type with [`flags::MANAGED_DICT`] the word for its dict is
-/// (Include/internal/pycore_object.h of 3.11 and later), and in 3.11 that for its values.
+/// (Include/internal/pycore_object.h of 3.11 and later), and in 3.11 the word for its values.
 pub const DICT_BEFORE: u64 = 24;
 /// The word for values of 3.11, see [`DICT_BEFORE`].
 pub const VALUES_BEFORE: u64 = 32;

@@ -68,7 +68,7 @@ const STUCK: Duration = Duration::from_secs(1);
 /// message per thread, of at most [`MAX_MESSAGE`] bytes; a longer run is invalid memory, and what follows is not read.
 const LONGEST_GAP: u64 = 1000 + (MAX_MESSAGE / (PAYLOAD_WORDS * 8)) as u64;
 
-/// What starts at a slot.
+/// Content at the start of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotState {
     /// A message.
@@ -192,7 +192,7 @@ impl RingConsumer {
         read
     }
 
-    /// What starts at the slot of this number.
+    /// The state of the slot with this number.
     fn state(&self, number: u64, end: u64) -> SlotState {
         let slot = self.mapping.slot(number);
         let sequence = slot.sequence.load(Ordering::Acquire);

@@ -25,7 +25,7 @@ pub enum HeapState {
     Uncounted = 4,
 }
 
-/// What a process reports.
+/// A process's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
 #[repr(C, packed)]
 pub struct HeapNotice {
@@ -84,7 +84,7 @@ fn wait(socket: &OwnedFd, deadline: Instant) {
     }
 }
 
-/// What of `events`, or a hangup, has happened to a socket.
+/// The events that have happened to a socket: of `events`, or a hangup.
 fn poll(socket: BorrowedFd<'_>, events: i16, milliseconds: i32) -> io::Result<i16> {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
     // SAFETY: one valid pollfd.

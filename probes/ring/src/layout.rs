@@ -54,7 +54,7 @@ pub(crate) const CLAIMED: u64 = 1 << 63;
 pub(crate) struct MessageHead {
     /// Number of the kind of message.
     pub(crate) number: u8,
-    /// Of its fields, in bytes.
+    /// Length of its fields, in bytes.
     pub(crate) length: usize,
     /// 32 bits of the sum of its words.
     pub(crate) sum: u32,
@@ -163,7 +163,7 @@ impl LostRecords {
     }
 }
 
-/// What the library does in a program, by what makes it do so, for its cost.
+/// The library's work in a program, by cause, for its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkKind {
     /// An interpreter started.

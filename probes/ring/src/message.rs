@@ -49,7 +49,7 @@ pub(crate) const DECLARED: [&str; 7] = [
     python::KINDS,
 ];
 
-/// What a ring carries: one enum for each ring, so that a message in the wrong ring does not compile.
+/// The messages of a ring: one enum for each ring, so that a message in the wrong ring does not compile.
 pub trait Message: Sized {
     /// The ring.
     const ROLE: RingRole;

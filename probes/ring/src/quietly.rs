@@ -1,4 +1,4 @@
-//! What gctrace does in a program raises no signal there that would end it.
+//! gctrace's work in a program raises no signal that would end the program.
 
 use std::io;
 use std::mem::MaybeUninit;

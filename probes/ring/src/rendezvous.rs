@@ -243,7 +243,7 @@ pub struct RingConnection {
     pub uid: u32,
 }
 
-/// What a connection has delivered so far.
+/// State of a connection's delivery.
 #[derive(Debug)]
 pub enum OfferState {
     /// A ring was received.

@@ -14,7 +14,7 @@ use strum::{AsRefStr, Display, EnumString};
 /// (docs/evidence.md).
 pub const NEXT_TO_NOTHING_PER_S: u64 = 200;
 
-/// What to reach, and at what price.
+/// The goal, and its allowed price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AutoOptions {
     /// A collector that takes no more than this share of the CPU time is left alone; half of it is the
@@ -44,7 +44,7 @@ pub enum AutoGoal {
     /// CPU time.
     #[default]
     Time,
-    /// The longest pause: full collections of what lives long are avoided, even if that saves no time.
+    /// The longest pause: full collections of long-lived objects are avoided, even if that saves no time.
     Longest,
 }
 

@@ -1,4 +1,4 @@
-//! What a process reports of the settings that it applied: JSON, written by the library in it.
+//! A process's report on the settings that it applied: JSON, written by the library in it.
 
 use super::auto::AutoReport;
 use super::setting::GcSetting;
@@ -82,7 +82,7 @@ pub struct AppliedProcess {
     pub most_waiting: u64,
     /// The first threshold that the program itself has.
     pub own_threshold: u64,
-    /// What the user should know about the settings in this build or program.
+    /// Notes for the user about the settings in this build or program.
     pub warnings: Vec<String>,
     /// Why gctrace's code in the process ended early; `None`: it did not.
     pub failure: Option<String>,

@@ -38,7 +38,7 @@ pub const MAX_PROCESSES: u64 = 1000;
 /// of a program with their calls.
 pub const MAX_REPORT: u64 = 1 << 18;
 
-/// What the processes of a command are to apply.
+/// A request to the processes of a command to apply settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApplyRequest {
     /// None where one is sought.
@@ -58,7 +58,7 @@ impl ApplyRequest {
         Self { setting: GcSetting::default(), auto: Some(options) }
     }
 
-    /// What [`APPLY_VARIABLE`] carries into a program, and reports name.
+    /// The value of [`APPLY_VARIABLE`] in a program, named by reports too.
     pub fn text(&self) -> String {
         match &self.auto {
             Some(options) => options.to_string(),

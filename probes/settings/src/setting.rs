@@ -50,9 +50,9 @@ pub enum GcChange {
 /// The steps that collections follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcPlan {
-    /// Of generation 1: each so many steps, at least 1.
+    /// Steps between collections of generation 1, at least 1.
     pub every: u32,
-    /// Of generation 2, as it was written; 0: never.
+    /// Steps between collections of generation 2, as written; 0: never.
     gen2: Option<u32>,
 }
 
@@ -194,7 +194,7 @@ impl fmt::Display for GcSetting {
 pub enum GcSettingError {
     /// Neither a change nor a value of the one before.
     Unknown(String),
-    /// What follows the `@` is not a step.
+    /// The part after the `@` is not a step.
     Point(String),
     /// The second of its kind.
     Twice(String),

@@ -61,7 +61,7 @@ impl Registers {
     }
 }
 
-/// What an instruction does to the general-purpose registers and the stack pointer.
+/// An instruction's use of the general-purpose registers and the stack pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RegisterUse {
     /// Registers that it may read.

@@ -112,7 +112,7 @@ impl RegisterUses {
         Self { x86_64: iced_x86::InstructionInfoFactory::new() }
     }
 
-    /// What the instruction does to the registers.
+    /// The instruction's use of registers.
     pub(crate) fn of(&mut self, instruction: &Instruction) -> RegisterUse {
         match instruction {
             Instruction::X86_64(one) => x86_64::register_use(&mut self.x86_64, one),

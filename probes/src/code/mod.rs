@@ -1,4 +1,4 @@
-//! What instructions and unwind tables reveal about a file: functions, references, calls.
+//! Facts about a file from instructions and unwind tables: functions, references, calls.
 //!
 //! `instruction.rs` is what the algorithms ask of an instruction; `x86_64.rs` and `aarch64.rs`
 //! answer it, chosen by the file's machine. Nothing here knows Python.

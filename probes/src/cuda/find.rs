@@ -293,8 +293,7 @@ impl ProcessRoot {
         folders
     }
 
-    /// `nvidia/cuda_runtime/lib` of the wheels for CUDA 11 and 12, `nvidia/cu13/lib` of those for
-    /// 13, and torch.
+    /// `nvidia/cuda_runtime/lib` of the wheels for CUDA 11 and 12, `nvidia/cu13/lib` of the wheels for 13, and torch.
     fn folders_of_packages(&self, packages: &Path) -> Vec<PathBuf> {
         let nvidia = packages.join("nvidia");
         let parts = self.names(&nvidia).into_iter();

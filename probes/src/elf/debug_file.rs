@@ -1,5 +1,5 @@
-//! Where the symbols of a stripped file may be: in a debug file with the same build id, in the one
-//! that `.gnu_debuglink` names, or compressed inside `.gnu_debugdata`.
+//! Where the symbols of a stripped file may be: in a debug file with the same build id, in the file named by
+//! `.gnu_debuglink`, or compressed inside `.gnu_debugdata`.
 //!
 //! Formats: "Separate Debug Files" and "MiniDebugInfo" in the GDB manual.
 

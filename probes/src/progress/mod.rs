@@ -13,7 +13,7 @@ pub use layout::{ProgressLayout, TypeAddresses};
 
 use remote::RemoteProcess;
 
-/// What a marker's number is: a variable, the position of an iterator, or the collector's count.
+/// Kind of a marker's number: a variable, the position of an iterator, or the collector's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MarkerKind {
     /// An `int` in a variable.

@@ -1,4 +1,4 @@
-//! What a file reveals about its interpreter before any function is searched for.
+//! Facts about a file's interpreter, known before any function is searched for.
 
 use super::debug_offsets::DebugOffsets;
 use crate::elf::ElfImage;

@@ -1,4 +1,4 @@
-//! What the BPF programs need of [`gctrace_cpython::offsets`] for types and for objects that lead to code.
+//! The part of [`gctrace_cpython::offsets`] that the BPF programs need for types and for objects that lead to code.
 
 use super::facts::InterpreterFacts;
 use crate::elf::ElfImage;

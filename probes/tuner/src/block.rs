@@ -5,7 +5,7 @@ use super::price::Thresholds;
 /// Containers per step that differ by more than this factor are another program.
 const OTHER: f64 = 1.5;
 
-/// What a block is for.
+/// Purpose of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockKind {
     /// The program's own settings, not compared.

@@ -24,7 +24,7 @@ pub(super) struct Comparison {
 struct NamedSetting {
     name: GcSetting,
     thresholds: Thresholds,
-    /// Of the round that runs.
+    /// The block of the running round.
     block: Option<BlockCost>,
     /// CPU time, wall time, collecting and the computed part of that, per step: over blocks of complete rounds,
     /// in ns.
@@ -128,7 +128,7 @@ impl NamedSetting {
         let ReportedPairs { cpu, wall, collections, computed_share } = self.pairs.reported();
         let computed = computed_share.unwrap_or(0.0) * cpu.mean.unwrap_or(0.0);
         let error = COMPUTED_ERROR * computed.abs();
-        // Of wall time it is a smaller share, by as much as that is longer.
+        // It is a smaller share of wall time, by as much as wall time is longer.
         let of_wall = error * float(means.cpu_ns) / float(means.wall_ns.max(1));
         ComparedSetting {
             cpu: widened(cpu, error),

@@ -30,7 +30,7 @@ const LONG_NS: u64 = 10_000_000_000;
 /// And has this many steps.
 const FEWEST: u64 = 10;
 
-/// What comes after the actions that are due.
+/// What follows the actions that are due.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Moment {
     /// The block goes on.

@@ -1,4 +1,4 @@
-//! What follows from a block while settings are compared, and while one is held.
+//! Decisions after a block while settings are compared, and while one is held.
 
 use super::block::BlockKind;
 use super::compare::Comparison;

@@ -89,8 +89,8 @@ pub(super) struct Exploration {
 }
 
 impl Exploration {
-    /// Of a program with these thresholds, that a block of this cost has shown. `longest_ns`: no young
-    /// collection may be as long. `off`: thresholds that are tried too. `None`: there is nothing to try.
+    /// `own`: the program's thresholds, with a block of this cost. `longest_ns`: no young collection may be as long.
+    /// `off`: thresholds that are tried too. `None`: there is nothing to try.
     pub(super) fn new(
         own: Thresholds,
         cost: &BlockCost,
@@ -161,7 +161,7 @@ impl Exploration {
             // Student's quantiles for so few blocks, or a little more.
             let quantile = 2.0 + 2.3 / float(blocks as u64 - 1);
             let half = quantile * (own.squared_error() + tried.squared_error()).sqrt() / all_ns;
-            // Of the mean of both.
+            // As a share of the mean of both.
             let share = |of_own: f64| of_own / (1.0 + of_own / 2.0);
             let [low, high] =
                 [mean - half, mean + half].map(|end| (blocks > 1).then(|| share(end)));

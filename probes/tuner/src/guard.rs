@@ -45,7 +45,7 @@ pub(super) struct MemoryGuard {
     fulls: u64,
 }
 
-/// What a look shows.
+/// Result of a look.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MemoryLook {
     Well,
@@ -167,7 +167,7 @@ impl MemoryGuard {
 }
 
 impl MemoryAlarm {
-    /// What follows if everything is to be given back.
+    /// The decision if everything is to be given back.
     pub(super) fn decision(&self) -> AutoDecision {
         let Self { used_bytes, limit_bytes, .. } = *self;
         if self.of_device {

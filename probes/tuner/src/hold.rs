@@ -242,7 +242,7 @@ impl Hold {
     }
 }
 
-/// What follows from the pairs so far.
+/// Conclusion from the pairs so far.
 pub(super) enum HoldVerdict {
     GoOn,
     Loss,

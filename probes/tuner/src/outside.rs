@@ -1,4 +1,4 @@
-//! What the program, another rank or the user does while the controller works.
+//! Reactions to changes by the program, another rank or the user while the controller works.
 
 use super::controller::{AutoPhase, Controller, Moment};
 use super::gauge::{Action, Gauge};

@@ -14,7 +14,7 @@ pub(super) struct BlockPairs {
     computed_ns: [f64; 2],
 }
 
-/// What the pairs show, as it is reported.
+/// Result of the pairs, as reported.
 pub(super) struct ReportedPairs {
     pub(super) cpu: AutoDifference,
     pub(super) wall: AutoDifference,

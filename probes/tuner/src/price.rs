@@ -1,4 +1,4 @@
-//! What a block of steps cost, with full collections charged by the collector's rule.
+//! Cost of a block of steps, with full collections charged by the collector's rule.
 //!
 //! A full collection is too rare for a block: charging it where it happens is wrong in sign and many times over.
 //! Compared blocks run with the old generation suspended, and each is charged for its steps' contribution to full
@@ -180,7 +180,7 @@ fn middle_of(young: f64, [_, second, _]: Thresholds) -> f64 {
     young / (f64::from(second) + 2.0)
 }
 
-/// What one block cost per step.
+/// Cost of one block per step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BlockCost {
     /// CPU time of a step with its share of full collections, in ns.
@@ -191,7 +191,7 @@ pub(crate) struct BlockCost {
     pub collecting_ns: f64,
     /// The share of full collections in all of these: computed.
     pub full_ns: f64,
-    /// The part of that for freeing.
+    /// The part of `full_ns` for freeing.
     pub garbage_ns: f64,
     /// Net new containers.
     pub allocations: f64,
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn the_smaller_of_both_rates_is_charged() {
         let old = ChargedOld::of(&BEGIN, 0.0);
-        // Half of what survived before was alive: 25 of 50, and an eighth comes until the next one.
+        // Half of the survivors before were alive: 25 of 50, and an eighth comes until the next one.
         assert_eq!((old.objects, old.quarter_of), (100_025.0 * 1.125, 100_025.0));
         assert_eq!(old.ns_each, 100.0);
         let end = Figures { collections: [110, 11, 1], waiting: 0, ..BEGIN };

@@ -1,8 +1,8 @@
 //! The ranks of a job on one host: rank 0 decides, the others do as it does, so that no rank waits for one
 //! with another setting.
 //!
-//! What rank 0 has in place is published as a whole, not as a list of changes: a rank that joins late, or
-//! starts again, reads where the others are.
+//! Rank 0 publishes its current state as a whole, not as a list of changes: a rank that joins late, or starts again,
+//! reads where the others are.
 
 use super::gauge::{Action, Gauge};
 use super::guard::{MemoryAlarm, MemoryGuard, MemoryLook};
@@ -11,7 +11,7 @@ use gctrace_settings::{AutoDecision, AutoEvent, AutoOptions, AutoReport, AutoSta
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// What rank 0 has in place.
+/// Rank 0's current state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankOrders {
     /// Process id of rank 0; 0: there is none.

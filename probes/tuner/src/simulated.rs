@@ -7,7 +7,7 @@ use gctrace_stats::coin::Coin;
 use gctrace_stats::{float, whole};
 use gctrace_units::beyond;
 
-/// What the program does in a step.
+/// The program's work in a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepKind {
     /// Work without collections, in ns.
@@ -57,7 +57,7 @@ pub(super) struct SimulatedProgram {
     /// Living containers of the window, in all generations.
     window: u64,
     pub(super) heap: u64,
-    /// Of these, what lives for ever.
+    /// The part of these that lives for ever.
     base: u64,
     garbage: [u64; 3],
     frozen: u64,
@@ -333,7 +333,7 @@ impl Gauge for SimulatedProgram {
 
     fn device_memory(&mut self, _searches: bool) -> Option<DeviceMemory> {
         let total = self.device_bytes?;
-        // What a framework's allocator has obtained, it keeps.
+        // A framework's allocator keeps the memory it has obtained.
         let used = self.most_device_bytes;
         Some(DeviceMemory { used, left: beyond(total, used) })
     }

@@ -77,7 +77,7 @@ impl RunningHeap {
     }
 }
 
-/// What the rehearsal took.
+/// Time of the rehearsal.
 struct Rehearsal {
     cpu: Duration,
     wall: Duration,

@@ -13,7 +13,7 @@ packed! {
         pub frame: u32,
         /// Its time.
         pub interval: TimeInterval,
-        /// What the allocator had from the driver before it, of all devices in bytes; `None` if it is unknown.
+        /// Bytes that the allocator had from the driver before it, of all devices; `None` if unknown.
         pub before: Option<u64>,
         /// The same after it.
         pub after: Option<u64>,
@@ -32,7 +32,7 @@ packed! {
         pub freed: u64,
     }
 
-    /// What PyTorch's allocator has of a device.
+    /// Memory of a device in PyTorch's allocator.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RingCacheMemory {
         /// Its number, as the process counts them.

@@ -4,7 +4,7 @@ use super::TextId;
 use super::messages::packed;
 
 packed! {
-    /// What a collection found unreachable.
+    /// Objects that a collection found unreachable.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct RingGarbage {
         /// When the list of unreachable objects was read.

@@ -120,7 +120,7 @@ packed! {
 }
 
 messages! {
-    /// What the ring of a process's GPU work carries.
+    /// Messages in the ring of a process's GPU work.
     pub enum GpuMessage in RingRole::Gpu {
         /// A text, sent before its first use.
         1 [Descriptions] Text {

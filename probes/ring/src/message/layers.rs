@@ -23,11 +23,11 @@ packed! {
         pub calls: u32,
         /// Sizes in bytes.
         pub held: HeldBytes,
-        /// What its forward made, in bytes: of the pass that had the most.
+        /// Bytes made by its forward, in the pass that made most.
         pub made: MadeBytes,
     }
 
-    /// What a layer holds between steps, in bytes, without what another layer has already.
+    /// Bytes that a layer holds between steps, without bytes counted for another layer.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct HeldBytes {
         /// Its own parameters.
@@ -40,7 +40,7 @@ packed! {
         pub optimizer: u64,
     }
 
-    /// What a layer's forward made, in bytes.
+    /// Bytes made by a layer's forward.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct MadeBytes {
         /// Storages that it returned and no layer before it.
@@ -103,7 +103,7 @@ fn words(line: usize) -> impl Iterator<Item = &'static str> {
 }
 
 impl RingLayer {
-    /// What a layer is, by the bits of `flags`.
+    /// Properties of a layer, by the bits of `flags`.
     pub fn marks() -> impl Iterator<Item = &'static str> {
         words(0)
     }

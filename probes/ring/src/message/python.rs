@@ -1,4 +1,4 @@
-//! What the library records of an interpreter.
+//! The library's records of an interpreter.
 
 use super::messages::{messages, packed};
 use super::{
@@ -58,7 +58,7 @@ impl HookState {
     pub const UNCOUNTED: u64 = u64::MAX;
 }
 
-/// What marks a training step.
+/// Kinds of marks of a training step.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Immutable, IntoBytes, KnownLayout, TryFromBytes,
 )]
@@ -141,7 +141,7 @@ packed! {
 }
 
 messages! {
-    /// What the ring of an interpreter's events carries.
+    /// Messages in the ring of an interpreter's events.
     pub enum PythonMessage in RingRole::Python {
         /// A text, sent before its first use.
         1 [Descriptions] Text {
@@ -249,7 +249,7 @@ messages! {
             tid: u32,
             /// CPU time that the thread has used until then (CLOCK_THREAD_CPUTIME_ID), in ns; 0: unknown.
             cpu_ns: u64,
-            /// What marks it.
+            /// Kind of the mark.
             marker: StepMarker,
             /// See [`StepMarker`]; [`NO_TEXT`](super::NO_TEXT) also if there was no room for it.
             name: TextId,

@@ -25,7 +25,7 @@ pub struct PlannedPoint {
 }
 
 impl PlannedPoint {
-    /// `except`: hits of this process are ignored.
+    /// `except`: hits of the process with this id are ignored.
     pub(crate) fn wire(&self, except: Option<u32>) -> Point {
         let register = |which: Option<ArgumentRegister>| which.map_or(0, |which| which as u32);
         let arguments = &self.arguments;

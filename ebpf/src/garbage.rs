@@ -83,7 +83,7 @@ impl GarbagePrograms {
         Ok(attachment)
     }
 
-    /// `except`: hits of this process are ignored.
+    /// `except`: hits of the process with this id are ignored.
     fn attach_except(
         &self,
         session: &mut BpfSession,

@@ -246,7 +246,7 @@ impl BpfSession {
         Ok(attachment)
     }
 
-    /// `except`: hits of this process are ignored.
+    /// `except`: hits of the process with this id are ignored.
     pub(crate) fn attach_points(
         &mut self,
         file: &Path,
@@ -265,8 +265,8 @@ impl BpfSession {
         self.link(file, points, first)
     }
 
-    /// Registers a point that a program of another object will be attached to; returns its index. `except`: hits of
-    /// this process are ignored.
+    /// Registers a point that a program of another object will be attached to; returns its index. `except`: hits of the
+    /// process with this id are ignored.
     pub(crate) fn add_point(
         &mut self,
         point: &PlannedPoint,

@@ -20,7 +20,7 @@ struct Matched {
     old: Vec<bool>,
     /// Whether an object of the older heap is in the newer one.
     stayed: Vec<bool>,
-    /// Objects taken for new ones although an object with the same looks was at their address.
+    /// Objects taken for new ones although the older heap has an object that looks the same at their address.
     reused: u64,
 }
 

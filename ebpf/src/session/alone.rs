@@ -99,7 +99,7 @@ impl BpfSession {
     }
 
     /// The only probed process has ended, or a thread other than its main thread executed a program. The kernel
-    /// recognizes the process by its main thread: its former pid is now an ordinary process.
+    /// recognizes the process by its main thread: a process with its former pid is an ordinary one now.
     ///
     /// # Errors
     /// [`Error::Map`].

@@ -63,8 +63,8 @@ impl Absence {
         let Some(file) = open_beside(rendezvous, ABSENCE_FILE, flags) else {
             return;
         };
-        // SAFETY: the file is at least as long as the mapping. Only the process's own user can shorten it meanwhile,
-        // and could signal the process as well.
+        // SAFETY: the file is at least as long as the mapping. Only its own user can shorten it meanwhile, and that
+        // user could signal this process as well.
         unsafe {
             let mut status: libc::stat = std::mem::zeroed();
             let is_whole = libc::fstat(file.as_raw_fd(), &raw mut status) == 0

@@ -23,7 +23,7 @@ pub struct AutoOptions {
     /// How much more memory may be resident, and in use on the GPU, while a setting is held, as a share of the memory
     /// before; 64 MiB more are always allowed. 0 or more.
     pub memory: f64,
-    /// Most that finding the setting may cost, as a share of the CPU time by then. 0 to 1.
+    /// Highest cost of finding the setting, as a share of the CPU time by then. 0 to 1.
     pub cost: f64,
     /// The quantity to reduce.
     pub goal: AutoGoal,
@@ -154,8 +154,8 @@ pub struct AutoReport {
     /// off, extra time of tried settings over the program's own, and gctrace's own code; 0 if all that took less than
     /// the program's own settings. Estimated by comparison with these.
     pub cost_ns: u64,
-    /// CPU time saved in the proven parts, minus `cost_ns`: the run would have taken that much longer without `gctrace
-    /// auto`. `null`: nothing was proven.
+    /// CPU time saved in the proven parts, minus `cost_ns`: without `gctrace auto` the run would have taken that much
+    /// longer. `null`: nothing was proven.
     pub saved: Option<AutoSaving>,
     /// The settings that were held, one after the other. At most 100.
     pub parts: Vec<AutoPart>,

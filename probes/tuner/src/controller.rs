@@ -397,7 +397,7 @@ impl Controller {
 
     // Blocks
 
-    /// Begins the next block: the phase chooses it, and its queued actions come first.
+    /// Begins the next block: the phase chooses it. Actions already in the queue come first.
     pub(super) fn prepare(&mut self, figures: &Figures) {
         // Steps after a full collection are slower: not the second block of a pair alone.
         let is_amid = match &self.phase {

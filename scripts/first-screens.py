@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/first-screens.md: the first screen of every example, of public PyTorch traces, and of `import torch`.
+"""Writes docs/first-screens.md: the first screen of every example, of public PyTorch traces, and of `import torch`;
+and docs/example-report.md: all sections of one.
 
     sudo scripts/first-screens.py --gctrace FILE [--torch PYTHON] [--mode auto]
 
@@ -21,6 +22,14 @@ What `gctrace analyze` prints for the example programs, for `import torch` alone
 the PyTorch profiler that others published (`analysis/tests/data/kineto`). Made by `scripts/first-screens.py`;
 the figures are those of one run on a machine with two cores.
 """
+FULL = """# Example report
+
+The full report (`gctrace analyze --full trace.json`) of `examples/train.py`, a small neural network
+in plain Python, recorded with `--step-function train_step`. `scripts/run.sh` records the program and
+prints the first screen of your own. [report-schema.md](report-schema.md) describes each figure.
+`scripts/first-screens.py` writes this page.
+
+"""
 
 
 def programs(options):
@@ -39,20 +48,26 @@ def main():
     parser.add_argument("--python", default="python3")
     parser.add_argument("--torch", help="a Python with PyTorch")
     parser.add_argument("--mode", default="auto")
+    parser.add_argument("--steps-python", default="python3.12", help="3.12 or later, for --step-function")
     options = parser.parse_args()
     gctrace = options.gctrace.resolve()
     environment = pathlib.Path(options.torch or sys.executable).absolute().parent.parent
+
+    def plain(text):
+        """Without the places of things on this machine."""
+        return re.sub(r"/\S+/(python3)[0-9.]*(?=\s)", r"\1", text.replace(f"{environment}/", "venv/"))
+
     sections = [HEAD]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         shutil.copytree(HERE / "examples", folder / "examples")
 
+        def analyze(trace, *more):
+            line = [gctrace, "analyze", *more, trace]
+            return plain(subprocess.run(line, cwd=folder, capture_output=True, text=True, check=True).stdout)
+
         def screen(heading, line, trace):
-            done = subprocess.run([gctrace, "analyze", trace], cwd=folder, capture_output=True, text=True, check=True)
-            text = done.stdout.replace(f"{environment}/", "venv/")
-            # Where this machine has things.
-            text = re.sub(r"/\S+/(python3)[0-9.]*(?=\s)", r"\1", text)
-            sections.append(f"\n## {heading}\n\n`{line}`\n\n```\n{text}```\n")
+            sections.append(f"\n## {heading}\n\n`{line}`\n\n```\n{analyze(trace)}```\n")
 
         for heading, command in programs(options):
             line = [gctrace, "record", "-q", "--mode", options.mode, "-o", "trace.json", "--", *command]
@@ -67,6 +82,10 @@ def main():
         for trace in sorted((HERE / "analysis/tests/data/kineto").glob("*.json.gz")):
             shutil.copy(trace, folder)
             screen(trace.name, f"gctrace analyze {trace.name}", trace.name)
+        line = [gctrace, "record", "-q", "--mode", "both", "--step-function", "train_step", "-o", "full.json"]
+        line += ["--", options.steps_python, "examples/train.py"]
+        subprocess.run(line, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+        (HERE / "docs/example-report.md").write_text(f"{FULL}```\n{analyze('full.json', '--full')}```\n")
     (HERE / "docs/first-screens.md").write_text("".join(sections))
 
 

@@ -272,7 +272,7 @@ impl Analysis {
             process.cleanup.add_collect(pause, basis, node);
         }
         process.add(pause);
-        let (trace, full) = (process.trace, process.is_full(pause));
+        let (trace, full) = (process.trace, process.sums.is_full(pause.generation));
         self.count(trace, Some(index), pause, full);
     }
 

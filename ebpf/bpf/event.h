@@ -350,8 +350,8 @@ struct stack_event {
 	__u64 id;              /* a hash of pid and frames, never 0                               */
 	__u32 layout;          /* index into `layouts`                                            */
 	__u32 depth;           /* frames that follow, innermost first                             */
-	__u32 truncated;       /* there are more                                                  */
-	__u32 reserved;
+	__u32 truncated;       /* there are more than stack_depth                                 */
+	__u32 unreadable;      /* there are more, the next could not be read                      */
 	struct frame frames[MAX_STACK_DEPTH];
 };
 

@@ -308,8 +308,8 @@ static __always_inline bool send_stack(const struct walk *walk, u64 id)
 	event->id = id;
 	event->layout = walk->layout;
 	event->depth = walk->depth;
-	event->truncated = walk->next != 0;
-	event->reserved = 0;
+	event->truncated = walk->next && walk->depth >= stack_depth;
+	event->unreadable = walk->next && walk->depth < stack_depth;
 	__builtin_memcpy(event->frames, walk->frames, sizeof(event->frames));
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return true;

@@ -95,6 +95,7 @@ fn stack(wire: &StackWire) -> StackEvent {
             })
             .collect(),
         truncated: wire.truncated != 0,
+        unreadable: wire.unreadable != 0,
     }
 }
 

@@ -18,7 +18,7 @@ pub enum Error {
     },
     /// Probes are perf events on this kernel, and this process may not open them.
     #[error(
-        "kernel {release} implements probes as perf events, which only CAP_SYS_ADMIN may open (file capabilities are enough from Linux 6.6 on): run it with sudo"
+        "kernel {release} implements probes as perf events, and only CAP_SYS_ADMIN may open these (file capabilities are enough from Linux 6.6 on): run it with sudo"
     )]
     PerfEvents {
         /// `uname -r`.
@@ -29,7 +29,7 @@ pub enum Error {
     Load(#[source] libbpf_rs::Error),
     /// Allocation windows are not possible.
     #[error(
-        "this kernel has no uprobe multi links (Linux 6.6 or newer), without which attaching and detaching the probes on an allocator takes seconds"
+        "this kernel has no uprobe multi links (Linux 6.6 or newer): without them, attaching and detaching the probes on an allocator takes seconds"
     )]
     NoMultiLinks,
     /// Lists of garbage cannot be walked.

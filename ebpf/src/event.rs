@@ -44,8 +44,10 @@ pub struct StackEvent {
     pub layout: u32,
     /// Its frames, innermost first, up to the depth given by [`crate::SessionConfig::stack_depth`].
     pub frames: Vec<CapturedFrame>,
-    /// Whether there are more outer frames.
+    /// Whether there are more outer frames than that depth.
     pub truncated: bool,
+    /// Whether there are more outer frames, and the next one could not be read.
+    pub unreadable: bool,
 }
 
 /// One Python frame as the kernel captured it: not yet a function, file and line.

@@ -39,7 +39,7 @@ const ALIGNMENT_BITS: u32 = 4;
 #[derive(Debug, thiserror::Error)]
 pub enum HeapFileError {
     /// Something else.
-    #[error("not a heap: its first bytes are not those of a .gcheap file")]
+    #[error("not a heap: a .gcheap file begins with other bytes")]
     NotAHeap,
     /// Written by a gctrace with another format.
     #[error(

@@ -130,7 +130,7 @@ fn search_path(folder: &Path) -> OsString {
 /// Copies the libraries and the program, world-readable, as under sudo the program runs as the user.
 #[expect(
     clippy::disallowed_methods,
-    reason = "in a directory of its own, which no other user can write to yet"
+    reason = "in a directory of its own; no other user can write to it yet"
 )]
 fn lay_out(folder: &Path) -> anyhow::Result<PathBuf> {
     gctrace_simgpu::lay_out_contents(&crate::launch::simulator()?, folder)?;

@@ -174,7 +174,7 @@ fn small_objects(state: &ProgramState) -> String {
     };
     let all = format!("{arenas} of pymalloc ({}){of}", bytes(pymalloc.arena_bytes));
     let Some((blocks, used)) = pymalloc.used_blocks.zip(pymalloc.used_bytes) else {
-        return format!("{all}, too many to count what is in use");
+        return format!("{all}, too many to count the memory in use");
     };
     let mut sizes: Vec<(u64, u64)> = pymalloc
         .sizes

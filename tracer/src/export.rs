@@ -50,7 +50,13 @@ struct ExportedStack<'a> {
 /// No trace can be read, none contains stacks (of the requested generation), there is nothing to
 /// draw of a heap, the format is for another kind of file, or the output cannot be written.
 pub(crate) fn run(config: &ExportArgs) -> anyhow::Result<u8> {
-    if config.traces.iter().any(|path| is_heap(path)) {
+    let of_heap = config.traces.iter().any(|path| is_heap(path));
+    let of_pauses = matches!(config.by, StackWeight::Time | StackWeight::Count) && !of_heap;
+    anyhow::ensure!(
+        config.generation.is_none() || of_pauses,
+        "heaps, --by cpu and --by layer have no collections: omit --generation"
+    );
+    if of_heap {
         return heap::run(config).map(|()| 0);
     }
     anyhow::ensure!(

@@ -257,7 +257,7 @@ impl<R: Read + Seek> SummaryReader<R> {
         let size = input.seek(SeekFrom::End(0)).map_err(failed)?;
         let body = line.len() as u64;
         if size.checked_sub(body) != Some(header.body_bytes) {
-            return Err(damaged("its size is not that of its header"));
+            return Err(damaged("its size differs from its header's"));
         }
         input.seek(SeekFrom::Start(body)).map_err(failed)?;
         let found = SummarySource::of(name, input.by_ref()).map_err(failed)?;

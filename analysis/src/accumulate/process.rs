@@ -149,7 +149,7 @@ impl ProcessState {
         if pause.reason == GcReason::Automatic {
             gctrace_units::add_if_known(&mut self.freed_by_automatic, pause.collected);
         }
-        let full = self.is_full(pause);
+        let full = self.sums.is_full(pause.generation);
         self.sums.add_pause(pause, full);
         self.add_shared(pause, full);
     }
@@ -159,12 +159,6 @@ impl ProcessState {
         self.stacks.add(pause, full);
         let traversed = growth::traversed(pause).filter(|_| full);
         self.counters.add(pause, traversed);
-    }
-
-    /// Whether the collection went through the whole heap. Free-threaded builds know no other,
-    /// whatever generation they report.
-    pub(crate) fn is_full(&self, pause: &Pause) -> bool {
-        pause.generation == 2 || self.sums.free_threaded()
     }
 
     /// Start and end of its recording, and whether both are known rather than taken from its

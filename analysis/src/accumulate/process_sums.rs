@@ -146,6 +146,12 @@ impl ProcessSums {
         interpreter.is_some_and(|interpreter| interpreter.free_threaded)
     }
 
+    /// Whether a collection that reports this generation examined the whole heap. Each collection of a free-threaded
+    /// build does.
+    pub(crate) fn is_full(&self, generation: u8) -> bool {
+        generation == 2 || self.free_threaded()
+    }
+
     /// Whether it is known to run no Python.
     pub(crate) fn without_python(&self) -> bool {
         self.described.is_some() && self.interpreter().is_none()

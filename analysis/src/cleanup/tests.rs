@@ -176,7 +176,7 @@ fn cleanup_is_judged_line_by_line() {
     assert_eq!(
         cleanup_worth(&total).unwrap(),
         "In all 300 calls, 8.00 s: it pays only if memory is short: cycles hold up to 300 MiB and 900 MiB of \
-         device memory in this program, which makes large data and drops it again and again, until a call or \
+         device memory in this program (it makes large data and drops it again and again), until a call or \
          the next full collection. The other lines take 5.25 s for nothing."
     );
 }
@@ -310,8 +310,8 @@ fn what_cleanup_is_worth_depends_on_the_program() {
     let cycles = |program: &mut Program| program.collect(1, 100, (7, 100 * MIB, 0));
     assert_eq!(
         sentence(useless, scale(Workload::Script)).unwrap(),
-        "In all 4 calls, 400 ms, 4.00 % of the time: none of it pays in this short script, whose end frees \
-         all: nothing that it frees stays free."
+        "In all 4 calls, 400 ms, 4.00 % of the time: none of it pays in this short script (its end \
+         frees all): nothing that it frees stays free."
     );
     assert_eq!(
         sentence(cycles, scale(Workload::Service)).unwrap(),

@@ -72,9 +72,9 @@ pub fn cleanup_verdict(site: &CleanupSite) -> String {
 pub(crate) fn cleanup_worth(total: &CleanupTotal) -> Option<String> {
     let what = match total.workload {
         Workload::Notebook => "this notebook",
-        Workload::Replacing => "this program, which makes large data and drops it again and again",
+        Workload::Replacing => "this program (it makes large data and drops it again and again)",
         Workload::Training => "this training",
-        Workload::Script => "this short script, whose end frees all",
+        Workload::Script => "this short script (its end frees all)",
         Workload::Service => "this service",
     };
     let of =
@@ -111,7 +111,9 @@ pub(crate) fn cleanup_worth(total: &CleanupTotal) -> Option<String> {
             total.lasting_bytes.map_or_else(|| "some".to_owned(), bytes)
         ),
         CleanupWorth::Unknown => {
-            format!("whether it pays in {what} is unknown: what it frees is not measured.{others}")
+            format!(
+                "whether it pays in {what} is unknown: the memory it frees is not measured.{others}"
+            )
         }
         CleanupWorth::TooFew => return None,
     };

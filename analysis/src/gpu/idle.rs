@@ -276,7 +276,7 @@ pub(crate) fn remedy(row: &IdleRow, in_long_gaps: bool) -> Option<&'static str> 
             "DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=4)"
         }
         IdleCause::HostFunction => {
-            "let the function only signal another thread, which does the work beside the stream"
+            "let the function only signal another thread that does the work beside the stream"
         }
         IdleCause::Copy if copies("HtoD") && !copies("DtoH") => {
             "DataLoader(pin_memory=True) and .to(device, non_blocking=True)"

@@ -114,7 +114,7 @@ fn sentence(remark: LayersRemark) -> Option<&'static str> {
         }
         LayersRemark::Zero => "ZeRO: the optimizer state is this rank's part.",
         LayersRemark::Quantized => {
-            "Quantized layers: packed weights, which are no parameters, are not counted."
+            "Quantized layers: packed weights are no parameters and are not counted."
         }
         LayersRemark::Sparse => "Sparse tensors: their indices and values are counted.",
         LayersRemark::Inference => "A model ran in inference mode: nothing is saved there.",
@@ -129,7 +129,9 @@ fn sentence(remark: LayersRemark) -> Option<&'static str> {
             "Several forward and backward passes in a step (accumulated gradients, several losses): outputs and \
              saved tensors of each layer are those of the pass with the most; the total is that of one pass."
         }
-        LayersRemark::OtherThreads => "Modules also ran in other threads, which are not counted.",
+        LayersRemark::OtherThreads => {
+            "Modules also ran in other threads; these calls are not counted."
+        }
         LayersRemark::AtEnd => return None,
     })
 }

@@ -74,7 +74,7 @@ pub const DESCRIPTION: &[Figure<ProcessFigures>] = &[
         }),
         "A recorded process: rank, interpreter, command (cut), parent"),
     metric("recorded_since_time", (At, Lasting, None), One(|process| Some(Whole(process.since_ns))),
-        "Time from which on all collections of the process are recorded, Unix time"),
+        "Start of the complete record of the process' collections, Unix time"),
 ];
 
 /// Share of its wall time that a process was in collections.
@@ -114,7 +114,7 @@ pub const GPU_MEMORY: Figure<ProcessFigures> =
 /// Activity and memory of a process.
 pub const PROCESS: &[Figure<ProcessFigures>] = &[
     metric("paused", (Ns, Total, MEASURED), One(|process| Some(Whole(process.paused_ns))),
-        "Time in which at least one collection of the process ran; the rate is the share of wall time"),
+        "Time during collections of the process; the rate is the share of wall time"),
     metric("garbage_objects", (Count, Total, MEASURED), Each(|process| {
             let types = process.garbage.iter().flat_map(|garbage| &garbage.objects);
             types.map(|(name, objects)| one(word("type", name), Whole(*objects))).collect()
@@ -122,7 +122,7 @@ pub const PROCESS: &[Figure<ProcessFigures>] = &[
         "Objects in the examined garbage of the process by type: the 20 types seen first, and other"),
     metric("garbage_examined_objects", (Count, Total, MEASURED),
         One(|process| Some(Whole(process.garbage.as_ref()?.examined_collected))),
-        "Objects freed by collections of the process whose garbage was examined; divided by gctrace_process_collected_objects_total it is the share examined"),
+        "Objects freed by examined collections of the process; divided by gctrace_process_collected_objects_total it is the share examined"),
     metric("freed_since_freeze_objects", (Count, Total, None), One(|process| Some(Whole(process.freeze?.freed_since))),
         "Objects that automatic collections of the process freed since its heap was frozen (the freeze is inferred from the heap size)"),
     metric("heap_growing", (Count, Level, INFERRED), One(|process| Some(Whole(process.heap_trend?.keeps_growing().into()))),
@@ -189,11 +189,11 @@ pub const PROCESS_GPU: &[Figure<ProcessGpu>] = &[
     metric("torch_reserved", (Bytes, Level, MEASURED), One(|gpu| gpu.torch_reserved_bytes.map(Whole)),
         "GPU memory that the allocator of torch has reserved from the driver"),
     metric("gpu_busy", (Ns, Total, None), One(|gpu| Some(Whole(gpu.busy?.total_busy_ns))),
-        "Time in which any operation of the process ran on the GPU, up to the last reported one (CUPTI, exact)"),
+        "Time during operations of the process on the GPU, up to the last reported one (CUPTI, exact)"),
     metric("gpu_idle", (Ns, Total, None), One(|gpu| Some(Whole(gpu.busy?.total_idle_ns))),
-        "Time in which no operation of the process ran on the GPU, from its first to its last (CUPTI, exact)"),
+        "Time without any operation of the process on the GPU, from its first to its last (CUPTI, exact)"),
     metric("gpu_idle_in_gc", (Ns, Total, None), One(|gpu| Some(Whole(gpu.busy?.total_idle_in_gc_ns))),
-        "Part of the GPU idle time in which the process was in a collection: overlap, not necessarily the cause (CUPTI, exact)"),
+        "Part of the GPU idle time during collections of the process: overlap, not necessarily the cause (CUPTI, exact)"),
     metric("gpu_idle_by_cause", (Ns, Total, INFERRED), Each(|gpu| {
             let parts = gpu.idle.iter().flat_map(|idle| &idle.total);
             parts.map(|part| one(word("cause", part.cause.into()), Whole(part.time_ns))).collect()
@@ -206,7 +206,7 @@ pub const GPU: &[Figure<GpuFigures>] = &[
     metric("", (Info, Lasting, None), Each(|gpu| info([word("name", gctrace_units::if_known(gpu.name.as_deref()))])),
         "A GPU: NVML index and product name"),
     metric("utilization", (Ratio, Level, None), One(|gpu| Some(Real(f64::from(gpu.utilization_percent?) / 100.0))),
-        "Share of the last sample period in which any kernel of any process ran, 0 to 1 (NVML, sampled)"),
+        "Share of the last sample period with a kernel of any process running, 0 to 1 (NVML, sampled)"),
     metric("memory_used", (Bytes, Level, None), One(|gpu| gpu.memory_used_bytes.map(Whole)),
         "GPU memory in use by all processes (NVML)"),
     metric("memory_capacity", (Bytes, Level, None), One(|gpu| gpu.memory_total_bytes.map(Whole)),
@@ -226,7 +226,7 @@ pub const RECORDER: &[Figure<RecorderCost>] = &[
     metric("probe_hits", (Count, Total, None), One(|cost| Some(Whole(cost.hits))),
         "Hits of probes and hooks in recorded programs"),
     metric("probe_cost", (Ns, Total, INFERRED), One(|cost| cost.probe_overhead_ns.map(Whole)),
-        "CPU time that recorded programs spent in probes on the collector (hits times what is likely for a hit) and in the injected library"),
+        "CPU time that recorded programs spent in probes on the collector (hits times the likely cost of a hit) and in the injected library"),
 ];
 
 /// gctrace's own process, as any exporter describes its own.

@@ -136,7 +136,7 @@ impl LiveProcess {
                 steps.add_paused(from, until);
             }
         });
-        let full = pause.generation == 2 || self.sums.free_threaded();
+        let full = self.sums.is_full(pause.generation);
         let may_grow = self.sums.add_pause(pause, full);
         self.sums.paused.trim(|from, until| gpus.forget_paused(from, until));
         if may_grow {

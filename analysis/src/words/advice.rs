@@ -165,7 +165,9 @@ fn fewer_calls(report: &Report, site: &CleanupSite, gives: &str) -> AdviceText {
             duration(manual.time_ns),
         ),
         code: format!("calls += 1\nif calls % {EXPLICIT_EVERY} == 0:\n    gc.collect()"),
-        risk: format!("The memory that waits is up to {EXPLICIT_EVERY} times that of one call."),
+        risk: format!(
+            "The memory that waits is up to {EXPLICIT_EVERY} times the garbage of one call."
+        ),
     }
 }
 
@@ -211,7 +213,7 @@ fn after_set_up(report: &Report) -> &'static str {
 
 fn freeze(report: &Report) -> AdviceText {
     let explicit = freed_by_calls(report).map_or(String::new(), |(site, _)| {
-        format!(": each {} traverses what is loaded", super::cleanup::cleanup_call(site))
+        format!(": each {} traverses all loaded objects", super::cleanup::cleanup_call(site))
     });
     AdviceText {
         action: format!("gc.freeze() after set-up{explicit}"),
@@ -321,7 +323,7 @@ fn freeze_at_exit(report: &Report) -> AdviceText {
     AdviceText {
         action: "atexit.register(gc.freeze)".to_owned(),
         why: format!(
-            "{what}: they go through all that is alive, which the kernel takes back anyway."
+            "{what}: they traverse all live objects, and the kernel takes this memory back anyway."
         ),
         code: "import atexit, gc\n\
                # first: what is registered first runs last\n\
@@ -426,7 +428,7 @@ fn dump_hang(report: &Report) -> AdviceText {
     let pid = report.judged_process().map_or(0, |process| process.pid);
     AdviceText {
         action: format!(
-            "gctrace dump -p {pid} while it hangs: the line of a finalizer or callback, and what it waits for"
+            "gctrace dump -p {pid} while it hangs: the line of a finalizer or callback, and the reason why it waits"
         ),
         why: "A collection runs finalizers (`__del__`, callbacks of weak references) in the middle of any line that \
               allocates, also within a lock. One that takes the same lock waits for itself."

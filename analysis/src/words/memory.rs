@@ -243,7 +243,7 @@ pub(super) fn trim_heap(report: &Report) -> AdviceText {
 fn copies(report: &Report) -> String {
     report.totals.copied.map_or(String::new(), |copied| {
         format!(
-            "{} copied up to {} each of what they shared with their parent, {} in all.",
+            "{} copied up to {} each of the memory shared with their parent, {} in all.",
             counted(copied.processes, "forked process"),
             bytes(copied.most_bytes),
             bytes(copied.bytes)

@@ -40,7 +40,7 @@ pub(crate) fn sentence(report: &Report) -> String {
     };
     if let Some(ns) = Facts::of(report).and_then(|facts| facts.hang_ns()) {
         let hangs = format!(
-            "A garbage collection had not ended after {}: what it called (a finalizer, a callback) waits.",
+            "A garbage collection had not ended after {}: the function it called (a finalizer, a callback) waits.",
             duration(ns)
         );
         return hangs + &lost(report) + &cut_off(&report.traces);
@@ -180,7 +180,7 @@ fn few(phases: &PhasesReport, phase: &PhaseReport, of: &str) -> String {
         (None, Some(line)) if line.pauses.count == pauses => {
             format!("triggered at {}", place(&line.location))
         }
-        _ => "which is no share of a longer run".to_owned(),
+        _ => "no share of a longer run".to_owned(),
     };
     let longest = duration(phase.longest_collection_ns().unwrap_or(0));
     format!(
@@ -378,7 +378,7 @@ fn with_cost(level: Level, cost: &GpuCost, work: Option<&GpuWorkReport>) -> Stri
 /// Nothing, unless the error bar includes 0.
 fn significance(cost: &GpuCost) -> &'static str {
     match cost.error_ns {
-        Some(error_ns) if error_ns > 0 && error_ns >= cost.cost_ns => ", which may be none",
+        Some(error_ns) if error_ns > 0 && error_ns >= cost.cost_ns => ", perhaps none",
         _ => "",
     }
 }
@@ -463,7 +463,7 @@ mod tests {
         assert!(heavy.contains("300 ms of that delayed nothing"), "{heavy}");
         let cost_may_be_0 = cost(150_000_000, Some(200_000_000));
         let unsure = with_cost(Level::Noticeable, &cost_may_be_0, None);
-        assert!(unsure.contains("(1.50 %, which may be none)"), "{unsure}");
+        assert!(unsure.contains("(1.50 %, perhaps none)"), "{unsure}");
         let free = with_cost(Level::Negligible, &cost(0, None), None);
         assert!(free.contains("did not delay the 10.0 s run"), "{free}");
     }

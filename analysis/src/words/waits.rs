@@ -199,7 +199,7 @@ fn code(remedy: &WaitRemedy<'_>) -> String {
 fn risk(remedy: &WaitRemedy<'_>) -> &'static str {
     match remedy {
         WaitRemedy::MoreWorkers { .. } | WaitRemedy::FirstWorkers { workers: Some(_), .. } => {
-            "Each worker takes memory: its own copy of what it writes to, and its batches."
+            "Each worker takes memory: its own copy of all pages it writes to, and its batches."
         }
         WaitRemedy::CollectLess { .. } => {
             "Without collections, cycles that the workers make stay in memory until they end."

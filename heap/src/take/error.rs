@@ -108,7 +108,7 @@ pub enum HeapError {
     },
     /// It has more objects than can be listed while it is stopped.
     #[error(
-        "process {pid} has too many objects to be copied within the {limit_ms} ms for which it may be stopped; it runs on unharmed. At the end of a full collection it waits by itself: gctrace heap --at-full N -- COMMAND"
+        "process {pid} has too many objects to be copied within the {limit_ms} ms that it may be stopped; it runs on unharmed. At the end of a full collection it waits by itself: gctrace heap --at-full N -- COMMAND"
     )]
     TooManyObjects {
         /// Process id.
@@ -118,7 +118,7 @@ pub enum HeapError {
     },
     /// Its objects lead to more memory than it uses, or than this machine has left.
     #[error(
-        "the objects of process {pid} lead to more than {} MiB of memory, which is more than it has or than this machine has left (see: grep -E 'VmRSS|VmSwap' /proc/{pid}/status; free -m)",
+        "the objects of process {pid} lead to more than {} MiB of memory: more than it has or than this machine has left (see: grep -E 'VmRSS|VmSwap' /proc/{pid}/status; free -m)",
         limit >> 20
     )]
     TooLarge {

@@ -64,7 +64,7 @@ pub(crate) fn pymalloc(
     interpreters: &[u64],
 ) -> Result<PymallocState, &'static str> {
     if is_free_threaded {
-        return Err("free-threaded builds have mimalloc, whose memory is not read");
+        return Err("free-threaded builds have mimalloc; its memory is not read");
     }
     let allocator = Allocator {
         pid,

@@ -244,7 +244,7 @@ impl RunningHeap {
         }
         if stops > 1 {
             notes.push(format!(
-                "The program was stopped {stops} times, as it allocated much memory meanwhile; the length is that of the last"
+                "The program was stopped {stops} times, as it allocated much memory meanwhile; the length is the last stop's"
             ));
         }
     }

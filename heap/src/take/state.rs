@@ -90,7 +90,7 @@ pub fn look(pid: u32, options: &StateOptions) -> Result<ProgramState, HeapError>
     let mut notes = Vec::new();
     if seen.is_late {
         notes.push(format!(
-            "Not all stacks were read within the {} ms for which the program is stopped",
+            "Not all stacks were read within the {} ms that the program is stopped",
             READ_LIMIT.as_millis()
         ));
     }

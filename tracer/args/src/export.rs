@@ -44,7 +44,7 @@ pub struct ExportArgs {
     #[arg(long, group = CONFIGURABLE, value_enum, default_value = "time")]
     pub by: StackWeight,
     /// Only collections of this generation
-    #[arg(long, group = CONFIGURABLE, value_name = "GENERATION", value_parser = clap::value_parser!(u8).range(0..=2))]
+    #[arg(long, value_name = "GENERATION", value_parser = clap::value_parser!(u8).range(0..=2))]
     pub generation: Option<u8>,
     /// Of a heap: draw the shortest path from a root to this object, or to one of this type, for
     /// graphviz
@@ -126,7 +126,7 @@ impl ExportArgs {
             ),
             (ExportFormat::Perfetto, _) if is_on_terminal => (
                 ErrorKind::MissingRequiredArgument,
-                "standard output is a terminal, which cannot show a timeline: write it to a file (-o run.pftrace)",
+                "standard output is a terminal and cannot show a timeline: write it to a file (-o run.pftrace)",
             ),
             (ExportFormat::Svg, _) if is_on_terminal => (
                 ErrorKind::MissingRequiredArgument,

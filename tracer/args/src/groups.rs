@@ -30,7 +30,7 @@ pub(super) fn shown_in_groups(gctrace: Command) -> Command {
         .collect();
     page.push_str(&format!("\n{header}Other commands:{header:#} {}, help\n", others.join(", ")));
     page.push_str(&format!(
-        "\n{header}Options:{header:#} gctrace SUBCOMMAND --help; without a subcommand they are those of record{{after-help}}"
+        "\n{header}Options:{header:#} gctrace SUBCOMMAND --help; without a subcommand: the options of record{{after-help}}"
     ));
     gctrace.help_template(page)
 }

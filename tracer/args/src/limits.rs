@@ -76,7 +76,7 @@ pub(super) fn change_limit(text: &str) -> Result<ChangeLimit, String> {
     let most = match (most.strip_prefix('+'), is_share) {
         (Some(points), true) => Increase::Points(increase(points)?),
         (None, true) => {
-            return Err(format!("{name} is a share, which grows by points: write {name}>+{most}"));
+            return Err(format!("{name} is a share and grows by points: write {name}>+{most}"));
         }
         (Some(time), false) => Increase::Time(values::time(time.trim())?),
         (None, false) => Increase::Ratio(increase(most)?),

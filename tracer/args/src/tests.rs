@@ -419,7 +419,7 @@ const CONFIGURED: [(&str, &[&str]); 11] = [
     ("compare", &["fail-if", "format"]),
     ("dump", &["format"]),
     ("tune", &["budget", "format", "measure", "precision", "step-function"]),
-    ("export", &["by", "generation"]),
+    ("export", &["by"]),
 ];
 
 #[test]

@@ -74,7 +74,7 @@ pub(super) fn numbered<'a>(
     let index = number.checked_sub(1);
     index.and_then(|index| report.advice.get(index)).with_context(|| {
         format!(
-            "there is no advice {number} in this report, which has {}: gctrace analyze {traces}",
+            "there is no advice {number} in this report, only {}: gctrace analyze {traces}",
             report.advice.len()
         )
     })

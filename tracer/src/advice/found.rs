@@ -219,7 +219,7 @@ impl FoundSettings {
                 GcChange::FreezeForks => {
                     vec![
                         "import os".to_owned(),
-                        "# in forked processes, of what they inherit:".to_owned(),
+                        "# in forked processes, of the inherited objects:".to_owned(),
                         "os.register_at_fork(after_in_child=gc.freeze)".to_owned(),
                     ]
                 }
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(
             alone.code().as_deref(),
             Some(
-                "import gc\nimport os\n# in forked processes, of what they inherit:\n\
+                "import gc\nimport os\n# in forked processes, of the inherited objects:\n\
                  os.register_at_fork(after_in_child=gc.freeze)\n"
             )
         );

@@ -247,7 +247,7 @@ fn held(process: &AppliedProcess) -> Vec<String> {
     asked.sort_by_key(|line| std::cmp::Reverse(line.pause_ns));
     lines.extend(asked.iter().take(SHOWN_LINES).map(|line| {
         format!(
-            "the program itself collects, which no setting changes: {} at {}, {}, {} of garbage",
+            "the program itself collects, and no setting changes that: {} at {}, {}, {} of garbage",
             times(line.times),
             line.by,
             duration(line.pause_ns),

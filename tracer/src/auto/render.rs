@@ -155,7 +155,7 @@ pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
     }
     if let Some(FrozenForks { processes, most_objects }) = found.frozen_forks {
         lines.push(format!(
-            "{}: what was inherited ({} objects at most) was frozen, and stayed shared with the parent",
+            "{}: the inherited objects ({} at most) were frozen, and stayed shared with the parent",
             counted(processes, "forked process"),
             count(most_objects)
         ));
@@ -213,7 +213,7 @@ pub(crate) fn verdict(found: &FoundSettings, apply: impl Fn(&str) -> String) -> 
     if found.processes.is_empty() {
         lines.push(
             "nothing was measured: the command made no steps that gctrace knows, and no collections after \
-             10 s; --step-function NAME names the function whose calls are steps"
+             10 s; --step-function NAME names the function that is called once a step"
                 .to_owned(),
         );
     }

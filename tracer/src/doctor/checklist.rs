@@ -171,7 +171,7 @@ fn rights(machine: &HostFacts) -> Vec<CheckLine> {
     lines.extend(machine.replaceable.as_ref().map(|writable| {
         let setup = shell_line(&[rights.executable.as_os_str(), "setup".as_ref()]);
         CheckLine::note("this file", writable.to_string()).with_fix(format!(
-            "Root runs what is put there. To install it where only root can write:\n    sudo {setup}"
+            "Root runs any program put there. To install it where only root can write:\n    sudo {setup}"
         ))
     }));
     if denied.is_none() && !machine.kernel.permitted {
@@ -200,9 +200,7 @@ fn other_users(rights: &PrivilegeFacts) -> CheckLine {
         return CheckLine::ok(what, FOR_OTHERS.each_ref().map(cap).join(", "));
     }
     let value = match lacking.as_slice() {
-        [only] if *only == FOR_OTHERS[1] => {
-            "not those whose Python is in a closed directory".to_owned()
-        }
+        [only] if *only == FOR_OTHERS[1] => "not if its Python is in a closed directory".to_owned(),
         _ => format!("only processes of {} can be recorded", rights.user),
     };
     let purposes: Vec<_> = lacking

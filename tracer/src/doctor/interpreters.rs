@@ -90,7 +90,7 @@ impl InterpreterExaminer {
         if found.is_empty() && self.is_pypy(python) {
             let python = shown(python);
             bail!(
-                "{python}: does not contain CPython: it is PyPy, whose collector gctrace does not record"
+                "{python}: does not contain CPython: it is PyPy, and gctrace does not record its collector"
             );
         }
         if found.is_empty() {

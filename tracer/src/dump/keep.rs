@@ -25,7 +25,7 @@ pub(super) fn run(directory: &Path) -> anyhow::Result<u8> {
         found.with_context(|| format!("{shown} is no directory of gctrace record --keep"))?;
     let recorder = found.with_context(|| {
         format!(
-            "no gctrace records into {shown} now; what it has left: {}",
+            "no gctrace records into {shown} now; it has left: {}",
             shell_line(&[Path::new("gctrace"), Path::new("analyze"), directory])
         )
     })?;

@@ -150,7 +150,7 @@ fn write(config: &TakeHeapArgs, graph: &HeapGraph, notes: &[String]) -> anyhow::
         config.output.clone()
     };
     let file = shell_line(&[&file]);
-    print::message(format!("what is in it: gctrace heap show {file}"));
+    print::message(format!("its contents: gctrace heap show {file}"));
     Ok(())
 }
 

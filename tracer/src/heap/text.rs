@@ -114,7 +114,7 @@ fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Block
         blocks.push(plain(text));
         if facts.frozen > 0 {
             let text = format!(
-                "Frozen (gc.freeze()), which no collection examines or frees: {}.",
+                "Frozen (gc.freeze()), so that no collection examines or frees them: {}.",
                 counted(facts.frozen, "object")
             );
             blocks.push(plain(text));
@@ -203,7 +203,7 @@ fn dominators(found: &DominatorsAnswer) -> Vec<Block> {
         );
         blocks.push(plain(text));
     } else {
-        let text = format!("Leak suspects, which retain {share} of {alive} or more:");
+        let text = format!("Leak suspects: each retains {share} of {alive} or more:");
         blocks.push(Tone::Strong.of(text));
     }
     for (number, suspect) in (1..).zip(&found.suspects) {

@@ -32,7 +32,7 @@ pub(crate) struct MetricsServer {
 pub(crate) enum ServeError {
     /// The address is in use, not an address of this machine, or not permitted.
     #[error(
-        "cannot listen on {address} ({reason}); pass another address or port to --listen (ss -ltnp lists those in use)"
+        "cannot listen on {address} ({reason}); pass another address or port to --listen (ss -ltnp lists ports in use)"
     )]
     Bind {
         /// The requested address.

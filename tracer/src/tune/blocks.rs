@@ -80,7 +80,7 @@ fn no_steps(tuner: &Tuner<'_>, processes: &[AppliedProcess]) -> String {
     }
     let remedy = match tuner.config.start.step_function() {
         Some(name) => format!("no function {name} was called: --step-function names another"),
-        None => "--step-function NAME names the function whose calls are steps".to_owned(),
+        None => "--step-function NAME names the function that is called once a step".to_owned(),
     };
     format!("nothing was measured: the command made no steps. {remedy}")
 }

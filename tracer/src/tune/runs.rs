@@ -297,7 +297,7 @@ fn told(setting: &GcSetting, run: &TunedRun) -> String {
     if let (Some(cpu), Some(all_ns), Some(ns)) = (cpu, cpu_ns, collecting_ns) {
         let share = if all_ns > 0.0 { ns / all_ns } else { 0.0 };
         text += &format!(
-            ", {cpu} of CPU time: {} of it in collections, which freed {} objects",
+            ", {cpu} of CPU time: {} of it in collections that freed {} objects",
             percent(share),
             run.program.garbage.map(count).or_dash()
         );

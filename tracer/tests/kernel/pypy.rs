@@ -8,7 +8,7 @@ use std::process::Command;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 
-const IS_PYPY: &str = "ran PyPy, whose collector gctrace does not record";
+const IS_PYPY: &str = "ran PyPy; gctrace does not record its collector";
 
 /// A program that is PyPy to gctrace; its last argument is how long it lives, in seconds.
 struct PyPy {

@@ -184,6 +184,9 @@ fn without_stacks() {
     refused(&path, &[], &["no stack in", "t.json", "--stack-depth 0", "sudo gctrace"]);
     let path = trace(place.path(), "t.json", &[(7, &PAUSES[2..3])]);
     refused(&path, &["--generation", "2"], &["no collection of generation 2 has a stack"]);
+    for by in ["--by=cpu", "--by=layer"] {
+        refused(&path, &["--generation=0", by], &["omit --generation"]);
+    }
     refused(&place.path().join("none.json"), &[], &["No such file"]);
     refused(
         &path,

@@ -55,10 +55,7 @@ os.execvp('sanitized', ['sanitized'])";
         // Itself it is refused, with the reason.
         let output = gctrace(folder, mode, &["./script"]);
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            errors.contains("is built with a sanitizer, whose libasan.so"),
-            "{mode:?}: {errors}"
-        );
+        assert!(errors.contains("is built with a sanitizer: its libasan.so"), "{mode:?}: {errors}");
     }
     // Behind a runtime that the user loads first, the library may be loaded.
     let runtime = Command::new("gcc").arg("-print-file-name=libasan.so").output().unwrap().stdout;

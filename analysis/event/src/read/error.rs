@@ -176,7 +176,7 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
         // Protocol buffers with a message as the first field.
         (
             b"\n",
-            "a profile in protocol buffers; pprof opens those of pprof, TensorBoard those of XLA (xplane.pb)",
+            "a profile in protocol buffers; open profiles of pprof with pprof, profiles of XLA (xplane.pb) with TensorBoard",
         ),
         (b"PK\x03\x04", "a zip archive; unpack it first"),
         (b"\xfd7zXZ", "xz data; unpack it first: xz -d"),

@@ -102,7 +102,7 @@ impl GarbageExaminer {
         if api.is_free_threaded() {
             return Err("free-threaded builds have no list of it");
         }
-        let unknown = "this build is not one that gctrace knows";
+        let unknown = "gctrace does not know this build";
         let callback = found().ok_or(unknown)?;
         let gc = OwnedRef::import(api, c"gc");
         let get_debug =

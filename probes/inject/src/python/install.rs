@@ -22,7 +22,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
     let id = api.interpreter_id();
     if id != 0 && has_entry(&callbacks) {
         return Err(
-            "it shares the list gc.callbacks of the main interpreter, which its collector does not read (3.9)",
+            "it shares the list gc.callbacks of the main interpreter, but its collector does not read it (3.9)",
         );
     }
     let live = InterpreterObjects {

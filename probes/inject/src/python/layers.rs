@@ -159,7 +159,7 @@ pub(super) fn step(
     let every = if every == LAYERS_BY_BUDGET { 0 } else { every };
     let Some(agent) = agent(api) else {
         if imports_torch(api) {
-            switch_off("this PyTorch lacks what it needs (2.1 or later)");
+            switch_off("this PyTorch is too old (2.1 or later)");
         }
         return true;
     };

@@ -34,7 +34,7 @@ pub fn create_command_output(
             && super::trace::is_trace(path).unwrap_or(false)
         {
             return Err(FileFailure::Refused(
-                "is a trace, which output would corrupt. Name another file".to_owned(),
+                "is a trace; output would corrupt it. Name another file".to_owned(),
             ));
         }
         system::open(path, true)

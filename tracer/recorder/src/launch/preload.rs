@@ -71,7 +71,7 @@ pub enum LibraryError {
         searched: Vec<PathBuf>,
     },
     /// It is inside this binary, but no folder can have a copy.
-    #[error("{LIBRARY}, which is part of this gctrace, cannot be in {}", .reasons.join("; "))]
+    #[error("{LIBRARY}, part of this gctrace, cannot be in {}", .reasons.join("; "))]
     NotKept {
         /// Each folder with the reason.
         reasons: Vec<String>,
@@ -116,7 +116,7 @@ pub enum LibraryError {
         writable: WritablePath,
     },
     /// The loader ends a path at a space or a colon.
-    #[error("{} has a space or a colon in its path, at which the loader would split it", .path.display())]
+    #[error("{} has a space or a colon in its path; the loader would split it there", .path.display())]
     Separator {
         /// The file.
         path: PathBuf,

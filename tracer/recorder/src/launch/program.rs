@@ -86,7 +86,7 @@ impl fmt::Display for PreloadObstacle {
             ),
             ObstacleKind::Sanitizer(runtime) => write!(
                 formatter,
-                "{file} is built with a sanitizer, whose {runtime} has to be loaded before any other library"
+                "{file} is built with a sanitizer: its {runtime} has to be loaded before any other library"
             ),
             ObstacleKind::Machine(machine) => write!(
                 formatter,

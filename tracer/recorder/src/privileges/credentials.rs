@@ -43,7 +43,7 @@ pub fn renounce() -> io::Result<()> {
 /// gctrace must not be setuid: every user could run any command as its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "gctrace's file is set-user-ID or set-group-ID, which would let every user act as its owner; undo it: sudo chmod ug-s $(command -v gctrace)"
+    "gctrace's file is set-user-ID or set-group-ID and would let every user act as its owner; undo it: sudo chmod ug-s $(command -v gctrace)"
 )]
 pub(crate) struct SetUserId;
 

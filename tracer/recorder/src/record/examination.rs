@@ -35,7 +35,7 @@ impl fmt::Display for Unexamined {
             Self::Late => "ran Python before being probed",
             Self::Unprobed => "ran a Python that could not be probed",
             Self::Absent(Absence::Confined) => {
-                "confined by a seccomp filter, under which the library makes no system call"
+                "confined by a seccomp filter: there the library makes no system call"
             }
             Self::Absent(Absence::Environment) => {
                 "started without gctrace's variables (LD_PRELOAD)"
@@ -47,7 +47,7 @@ impl fmt::Display for Unexamined {
             Self::Absent(Absence::Limited) => {
                 "whose limits (ulimit) leave no room for gctrace's records"
             }
-            Self::Absent(Absence::PyPy) => "ran PyPy, whose collector gctrace does not record",
+            Self::Absent(Absence::PyPy) => "ran PyPy; gctrace does not record its collector",
         })
     }
 }

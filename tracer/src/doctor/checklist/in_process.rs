@@ -37,7 +37,7 @@ fn cuda(machine: &HostFacts) -> CheckLine {
             format!("{driver}\n{}", cupti.display()),
         ),
         None => CheckLine::note(what, format!("{driver}\nCUPTI was not found")).with_fix(
-            "GPU times need libcupti, which is part of PyTorch's wheels (nvidia-cuda-cupti) and of the CUDA toolkit.",
+            "GPU times need libcupti, part of PyTorch's wheels (nvidia-cuda-cupti) and of the CUDA toolkit.",
         ),
     }
 }

@@ -201,7 +201,7 @@ fn clicked(mouse: MouseEvent) -> Option<KeyAction> {
 pub(crate) const HELP: [(&str, &str); 17] = [
     ("Up Down j k", "select a process; also PgUp PgDn Home End"),
     ("Enter e", "toggle its details: pause lengths, lines, steps, GPU"),
-    ("Esc", "back: close what was opened, clear the filter"),
+    ("Esc", "back: close the window, clear the filter"),
     ("Left Right", "scroll columns"),
     ("< >  F6 S", "sort by the next column; open the sort menu"),
     ("P M N T W", "sort by GC ms/s, RSS, PID, GC TIME, WORST"),

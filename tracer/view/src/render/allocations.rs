@@ -68,7 +68,7 @@ fn cost(allocations: &AllocationsReport) -> String {
         .cost_ratio
         .map_or("an unknown share".to_owned(), |cost| format!("{:.2} %", cost * 100.0));
     format!(
-        "{} allocations seen in {} windows, which cost {cost} of the CPU time (budget {:.2} %).",
+        "{} allocations seen in {} windows; they cost {cost} of the CPU time (budget {:.2} %).",
         short_count(allocations.allocations_seen),
         allocations.windows,
         allocations.budget_ratio * 100.0

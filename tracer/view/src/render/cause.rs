@@ -29,7 +29,7 @@ pub(crate) fn cause(report: &Report) -> Section {
     if causes.len() > PROCESSES_SHOWN {
         let others = causes.len() - PROCESSES_SHOWN;
         blocks.push(paragraph(format!(
-            "and {}, whose pauses cost less (--format json lists more)",
+            "and {}: their pauses cost less (--format json lists more)",
             counted(others as u64, "other process")
         )));
     }

@@ -62,7 +62,7 @@ const SUGGESTION: &str = "Record with --garbage cycles --garbage-budget 100 to s
 fn examined(garbage: &GarbageReport) -> String {
     let share = match garbage.examined_ratio {
         Some(1.0) | None => String::new(),
-        Some(ratio) => format!(", which freed {} of all freed objects", percent(ratio)),
+        Some(ratio) => format!(", with {} of all freed objects", percent(ratio)),
     };
     let size =
         garbage.bytes.map_or(String::new(), |size| format!(", {} of their own", bytes(size)));
@@ -70,7 +70,7 @@ fn examined(garbage: &GarbageReport) -> String {
         format!(" Device memory freed during all pauses: {}.", bytes(size))
     });
     let cost = garbage.cost_ns.map_or(String::new(), |cost_ns| {
-        format!(" Examining took {}, which no pause includes.", duration(cost_ns))
+        format!(" Examining took {}; no pause includes this time.", duration(cost_ns))
     });
     let shutdown = match garbage.shutdown_objects {
         0 => String::new(),

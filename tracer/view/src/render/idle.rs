@@ -220,7 +220,7 @@ fn place_lines(ledger: &IdleLedger) -> Vec<Block> {
         .right("idle", |(_, place)| duration(place.time_ns))
         .right("saves", |(_, place)| place.saves_ns.map(duration).or_dash())
         .left("place", |(_, place)| without_folder(ledger, &line_first(&place.code)));
-    let legend = "Gaps: those that the place has a part of; saves: without it alone.";
+    let legend = "Gaps: all with a part of the place; saves: without it alone.";
     vec![table.into(), paragraph(legend)]
 }
 
@@ -305,7 +305,7 @@ fn notes(ledger: &IdleLedger) -> String {
     notes.push_str(" By order: the idle time that goes without it, if it is the last to be removed or the first.");
     if ledger.rows.iter().any(replaced) {
         notes.push_str(
-            " Where these differ, another cause takes the place of one that is gone: they go only together.",
+            " Where these differ, another cause takes the place of the removed one: they go only together.",
         );
     }
     if ledger.sample {

@@ -91,7 +91,7 @@ pub(crate) fn cost_elsewhere(report: &Report) -> Option<String> {
     let total =
         total.map(|ns| format!(" {}{} in total:", duration(ns), mark(report.overhead.basis)));
     Some(format!(
-        "Other processes of the same Python, which were not recorded, ran longer for the probes,{} {}.",
+        "Other processes of the same Python were not recorded, but ran longer for the probes,{} {}.",
         gctrace_units::if_known(total),
         costs.join(" and "),
     ))

@@ -239,7 +239,7 @@ pub(super) fn remarks(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String>
             &lines.without_stack,
             " while no Python code was running, or without a recorded stack",
         ),
-        some(&lines.unreadable, " whose line could not be read"),
+        some(&lines.unreadable, " without a readable line"),
     ];
     let without: Vec<String> = without.into_iter().flatten().collect();
     if !without.is_empty() {

@@ -252,7 +252,7 @@ pub fn recorder_of(directory: &Path) -> io::Result<Option<FoundRecorder>> {
     let process = platform::pidfd(pid)?;
     if let Err(reason) = is_recorder(pid, owner) {
         return Err(io::Error::other(format!(
-            "process {pid}, which has {LOCK}, is no recorder: {reason}"
+            "process {pid} holds {LOCK} but is no recorder: {reason}"
         )));
     }
     // It had the lock all the time, so that the descriptor and the facts are of one process.

@@ -255,7 +255,7 @@ pub fn places(owner: FolderOwner) -> Vec<PathBuf> {
 fn open_place(place: &Path) -> anyhow::Result<File> {
     let examined = trust::examine(place, Uid::effective().as_raw())?;
     if let Some(writable) = examined.writable {
-        anyhow::bail!("others may rename what is in it: {writable}");
+        anyhow::bail!("others may rename its files: {writable}");
     }
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let opened = File::options().read(true).custom_flags(flags).open(examined.real)?;

@@ -17,8 +17,7 @@ use gctrace_ring::{
 use std::collections::{HashMap, HashSet};
 
 /// Place where collections are counted that ran while the program had our callback removed.
-pub(super) const MISSED: &str =
-    "collections for which gctrace's entry in gc.callbacks was not called";
+pub(super) const MISSED: &str = "collections without a call of gctrace's entry in gc.callbacks";
 
 /// Frames remembered per ring; stacks that continue in others end there.
 const MAX_FRAMES: usize = 1 << 20;

@@ -408,7 +408,7 @@ impl ProbedInterpreters {
                 )
         };
         let advice = if error.chain().any(is_forbidden) {
-            "; files of other users need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (gctrace doctor lists what is available)"
+            "; files of other users need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (gctrace doctor lists the available ones)"
         } else {
             ""
         };

@@ -70,6 +70,9 @@ impl StackResolver {
         if event.truncated {
             innermost = Some(special(innermost, Frame::OUTER, frames, output));
         }
+        if event.unreadable {
+            innermost = Some(special(innermost, Frame::UNREADABLE, frames, output));
+        }
         for frame in event.frames.iter().rev() {
             innermost = Some(match self.node(event.pid, *frame, innermost) {
                 Some(node) => frames.place(node, output),

@@ -26,7 +26,7 @@ pub enum ModeError {
         mode: &'static str,
     },
     /// An option that only the library can do: calls of a function, memory by layer.
-    #[error("{option} is recorded in-process, which {without} excludes")]
+    #[error("{option} is recorded in-process; {without} excludes this")]
     InProcess {
         /// The option.
         option: String,

@@ -252,7 +252,7 @@ drawings.timeline = async (box, run) => {
     const frames = stackOf(nodes, pauses.stack[i]), list = make("ol", { class: "mono" });
     for (const frame of frames.slice(0, 12)) list.append(make("li", { title: frame.path }, `${frame.place}  ${frame.name}`));
     if (frames.length > 12) list.append(make("li", {}, `and ${frames.length - 12} outer frames`));
-    if (frames.length) detail.append(list);
+    detail.append(frames.length ? list : ", no Python line");
     draw();
   }
   function showLongest() {

@@ -155,5 +155,5 @@ fn copies_at_several_lines_have_a_place_each() {
         let is_place = |line: &str| line.contains(place) && line.contains(&format!(" {gaps}  "));
         assert!(lines.any(is_place), "{place}: {full}");
     }
-    assert!(full.contains("Gaps: those that the place has a part of"), "{full}");
+    assert!(full.contains("Gaps: all with a part of the place"), "{full}");
 }

@@ -80,9 +80,10 @@ static __always_inline void close_window(struct garbage_budget *budget)
 /* Adds the CPU time of this thread since its last collection. */
 static __always_inline void earn(struct garbage_budget *budget, struct thread *thread)
 {
-	u64 ran = BPF_CORE_READ(bpf_get_current_task_btf(), se.sum_exec_runtime), earned;
+	u64 ran = 0, earned;
 	s64 most = share_of(KEPT_NS);
 
+	bpf_probe_read_kernel(&ran, sizeof(ran), (void *)bpf_get_current_task() + thread->ran_at);
 	earned = ran > thread->ran_ns ? ran - thread->ran_ns : 0;
 	thread->ran_ns = ran;
 	if (earned > MAX_EARNED_NS)

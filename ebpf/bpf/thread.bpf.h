@@ -34,6 +34,8 @@ struct thread {
 	u32 pid;
 	u64 main_interpreter;  /* its address, once seen; it never moves                          */
 	u64 ran_ns;            /* its CPU time when its garbage was last considered               */
+	u64 ran_at;            /* where a task_struct has that time. garbage.bpf.c relocates nothing
+				* itself: libbpf would parse the kernel's BTF for it, 10 ms of CPU */
 	/* Scratch space. Not per CPU: a program on a preemptible kernel can be preempted by
 	 * another thread's.                                                                      */
 	struct statistics after;
@@ -74,8 +76,10 @@ static __always_inline struct thread *thread_of(u32 tid, u32 pid)
 		return 0;
 	}
 	thread = bpf_map_lookup_elem(&threads, &tid);
-	if (thread)
+	if (thread) {
 		thread->pid = pid;
+		thread->ran_at = bpf_core_field_offset(struct task_struct, se.sum_exec_runtime);
+	}
 	return thread;
 }
 

@@ -15,7 +15,7 @@ use crate::wire::{
     AllocationWire, CodeWire, EventKind, LibraryWire, NO_OFFSET, PauseFlag, PauseWire, ProcessWire,
     SampleFlag, SampleWire, StackWire, StopWire, read,
 };
-use gctrace_event::{EventSource, GcReason, Pause};
+use gctrace_event::{CpuSamples, EventSource, GcReason, Pause};
 use std::sync::OnceLock;
 use zerocopy::FromBytes as _;
 
@@ -102,12 +102,17 @@ fn stack(wire: &StackWire) -> StackEvent {
 fn sample(wire: &SampleWire) -> SampleEvent {
     let has = |flag: SampleFlag| wire.flags & flag.0 != 0;
     SampleEvent {
-        pid: wire.pid,
-        tid: wire.tid,
-        at_ns: wire.at_ns,
+        samples: CpuSamples {
+            pid: wire.pid,
+            tid: wire.tid,
+            at_ns: wire.at_ns,
+            until_ns: wire.at_ns,
+            count: 1,
+            in_pause: has(SampleFlag::SAMPLE_IN_PAUSE),
+            ..CpuSamples::default()
+        },
         stack: (wire.stack != 0).then_some(wire.stack),
         instruction: (!has(SampleFlag::SAMPLE_IN_KERNEL)).then_some(wire.instruction),
-        in_pause: has(SampleFlag::SAMPLE_IN_PAUSE),
     }
 }
 
@@ -234,6 +239,7 @@ fn reason(wire: &PauseWire) -> GcReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::OffCpuEvent;
     use crate::wire::{ARGUMENT_UNKNOWN, GarbageKindWire, GarbageWire, TypeWire};
     use proptest::prelude::*;
     use zerocopy::IntoBytes as _;
@@ -333,8 +339,8 @@ mod tests {
                 Some(KernelEvent::Sample(sample)) => {
                     prop_assert!(sample.stack != Some(0));
                 }
-                Some(KernelEvent::OffCpu(off)) => {
-                    prop_assert!(off.stack != Some(0) && off.start_ns <= off.end_ns);
+                Some(KernelEvent::OffCpu(OffCpuEvent { off, stack })) => {
+                    prop_assert!(stack != Some(0) && off.at_ns <= off.end_ns());
                 }
                 Some(KernelEvent::Type(seen)) => {
                     prop_assert!(bytes.len() >= size_of::<TypeWire>() && !seen.name.contains(&0));

@@ -1,7 +1,7 @@
 //! Events of recorded processes that the BPF programs report.
 
 use crate::wire::FileKey;
-use gctrace_event::{OffCpuReason, Pause};
+use gctrace_event::{CpuSamples, Garbage, OffCpu, Pause};
 
 /// An event in a recorded process.
 #[derive(Clone, Debug)]
@@ -100,42 +100,27 @@ pub struct AllocationEvent {
 }
 
 /// What a thread was executing when the clock of its CPU ticked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleEvent {
-    /// Process id in the initial pid namespace.
-    pub pid: u32,
-    /// Kernel id of the thread.
-    pub tid: u32,
-    /// When, in ns of CLOCK_MONOTONIC.
-    pub at_ns: u64,
+    /// The sample. Its file and [`CpuSamples::stack`] are left for the code that resolves them.
+    pub samples: CpuSamples,
     /// Its Python stack, as in [`StackEvent::id`]; `None` if it has none, as native threads do, or if it was
     /// lost.
     pub stack: Option<StackId>,
     /// Address of the instruction; `None` in the kernel.
     pub instruction: Option<u64>,
-    /// Whether the thread was in a collection.
-    pub in_pause: bool,
 }
 
 /// A time of a thread off the CPU, of a millisecond or longer (`OFF_CPU_NS` of `bpf/sample.bpf.h`); or of no length,
-/// with the reason [`OffCpuReason::Driver`], where it launched a function of the host (`cuLaunchHostFunc`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// with the reason [`Driver`](gctrace_event::OffCpuReason::Driver), where it launched a function of the host
+/// (`cuLaunchHostFunc`).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffCpuEvent {
-    /// Process id in the initial pid namespace.
-    pub pid: u32,
-    /// Kernel id of the thread.
-    pub tid: u32,
-    /// When it left the CPU, in ns of CLOCK_MONOTONIC.
-    pub start_ns: u64,
-    /// When it was back; never before `start_ns`.
-    pub end_ns: u64,
-    /// Reason for the wait.
-    pub reason: OffCpuReason,
+    /// The time, as the only one of a record. [`OffCpu::stack`] is left for the code that resolves frames.
+    pub off: OffCpu,
     /// Its Python stack, as in [`StackEvent::id`]; `None` if it has none, if it was preempted, and if taking it
     /// would have exceeded the budget.
     pub stack: Option<StackId>,
-    /// Whether the thread was in a collection.
-    pub in_pause: bool,
 }
 
 /// A thread that waited already when its process began to be recorded. Its wait, if it is a millisecond or longer
@@ -184,19 +169,11 @@ pub struct TypeEvent {
 /// The objects that a collection is about to free, sent before its [`PauseEvent`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GarbageEvent {
-    /// Process id in the initial pid namespace.
-    pub pid: u32,
-    /// Kernel id of the collecting thread.
-    pub tid: u32,
-    /// When the examination started, in ns of CLOCK_MONOTONIC.
-    pub at_ns: u64,
-    /// How long it took, in ns.
-    pub cost_ns: u64,
-    /// Number of objects.
-    pub objects: u64,
+    /// The garbage. [`Garbage::kinds`] is left for the code that resolves frames, the interpreter for its pause.
+    pub garbage: Garbage,
     /// Index of the layout, returned by [`crate::BpfSession::add_layout`], of its interpreter.
     pub layout: u32,
-    /// The objects by kind; fewer than `objects` if there were more kinds than fit.
+    /// The objects by kind; fewer than [`Garbage::objects`] if there were more kinds than fit.
     pub kinds: Vec<CapturedKind>,
 }
 

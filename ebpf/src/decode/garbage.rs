@@ -6,6 +6,7 @@ use crate::event::{
 use crate::wire::{
     BYTES_UNKNOWN, GarbageKindWire, GarbageWire, NO_OFFSET, OF_CLASS, TypeWire, read,
 };
+use gctrace_event::Garbage;
 use zerocopy::FromBytes as _;
 
 /// Names of a type.
@@ -35,11 +36,14 @@ pub(super) fn garbage(bytes: &[u8]) -> Option<GarbageEvent> {
         .map(|kind| captured_kind(&kind))
         .collect();
     Some(GarbageEvent {
-        pid: wire.pid,
-        tid: wire.tid,
-        at_ns: wire.at_ns,
-        cost_ns: wire.cost_ns,
-        objects: wire.objects,
+        garbage: Garbage {
+            pid: wire.pid,
+            tid: wire.tid,
+            at_ns: wire.at_ns,
+            objects: wire.objects,
+            cost_ns: Some(wire.cost_ns),
+            ..Garbage::default()
+        },
         layout: wire.layout,
         kinds,
     })
@@ -95,7 +99,7 @@ mod tests {
         let Some(KernelEvent::Garbage(garbage)) = decode(&bytes) else {
             panic!("{bytes:?}");
         };
-        assert_eq!(garbage.objects, 9);
+        assert_eq!(garbage.garbage.objects, 9);
         let id = |address| CodeId { address, identity: 0 };
         let code = |offset| Some(KindOwner::Code(CapturedFrame { code: id(5), offset }));
         let class = TypeId { address: 7, identity: 0 };

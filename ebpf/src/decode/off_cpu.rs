@@ -2,18 +2,21 @@
 
 use crate::event::OffCpuEvent;
 use crate::wire::{OffCpuFlag, OffCpuWire};
-use gctrace_event::OffCpuReason;
+use gctrace_event::{OffCpu, OffCpuReason};
 
 /// `None` of a time that ends before it starts.
 pub(crate) fn off_cpu(wire: &OffCpuWire) -> Option<OffCpuEvent> {
     (wire.start_ns <= wire.end_ns).then(|| OffCpuEvent {
-        pid: wire.pid,
-        tid: wire.tid,
-        start_ns: wire.start_ns,
-        end_ns: wire.end_ns,
-        reason: reason(wire),
+        off: OffCpu {
+            pid: wire.pid,
+            tid: wire.tid,
+            at_ns: wire.start_ns,
+            reason: reason(wire),
+            times: vec![(0, wire.end_ns - wire.start_ns)],
+            in_pause: wire.flags & OffCpuFlag::OFF_CPU_IN_PAUSE.0 != 0,
+            stack: None,
+        },
         stack: (wire.stack != 0).then_some(wire.stack),
-        in_pause: wire.flags & OffCpuFlag::OFF_CPU_IN_PAUSE.0 != 0,
     })
 }
 

@@ -60,7 +60,7 @@ impl GarbageKinds {
 
     /// Keeps garbage until its pause is known.
     pub(super) fn garbage(&mut self, event: GarbageEvent) {
-        let open = self.open.entry((event.pid, event.tid)).or_default();
+        let open = self.open.entry((event.garbage.pid, event.garbage.tid)).or_default();
         // If an inner pause is lost, its garbage would stay.
         if open.len() == OPEN_PAUSES {
             open.remove(0);
@@ -82,7 +82,7 @@ impl GarbageKinds {
         };
         let within = pause.start_ns..=pause.end_ns;
         let examined: Vec<GarbageEvent> =
-            open.extract_if(.., |garbage| within.contains(&garbage.at_ns)).collect();
+            open.extract_if(.., |event| within.contains(&event.garbage.at_ns)).collect();
         if open.is_empty() {
             self.open.remove(&thread);
         }
@@ -90,8 +90,8 @@ impl GarbageKinds {
             return;
         }
         let process = self.processes.entry(pause.pid).or_default();
-        for garbage in examined {
-            process.write(&garbage, pause.interpreter, stacks, output);
+        for event in examined {
+            process.write(event, pause.interpreter, stacks, output);
         }
     }
 
@@ -121,14 +121,14 @@ impl GarbageKinds {
 impl ProcessKinds {
     fn write(
         &mut self,
-        event: &GarbageEvent,
+        event: GarbageEvent,
         interpreter: Option<i64>,
         stacks: &StackResolver,
         output: &mut RecordOutput,
     ) {
         let mut counts: HashMap<KindId, KindCount> = HashMap::new();
         for captured in &event.kinds {
-            let kind = self.id(event.pid, captured, stacks, output);
+            let kind = self.id(event.garbage.pid, captured, stacks, output);
             let count =
                 counts.entry(kind).or_insert(KindCount { kind, objects: 0, bytes: Some(0) });
             gctrace_units::add_to(&mut count.objects, captured.objects);
@@ -137,17 +137,7 @@ impl ProcessKinds {
         }
         let mut kinds: Vec<KindCount> = counts.into_values().collect();
         kinds.sort_by_key(|count| (Reverse(count.objects), count.kind));
-        output.write(&Record::Garbage(Garbage {
-            pid: event.pid,
-            tid: event.tid,
-            at_ns: event.at_ns,
-            interpreter,
-            objects: event.objects,
-            kinds,
-            births: Vec::new(),
-            cycles: None,
-            cost_ns: Some(event.cost_ns),
-        }));
+        output.write(&Record::Garbage(Garbage { interpreter, kinds, ..event.garbage }));
     }
 
     /// The id of a kind; a new kind is written.

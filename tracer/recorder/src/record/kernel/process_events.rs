@@ -6,7 +6,7 @@ use crate::record::kernel::interpreters::{InterpreterIndex, ProbeNeed};
 use crate::record::kernel::stopped_programs::{StopPoint, is_running};
 use crate::record::kernel::{KernelSource, cuda_probes};
 use crate::record::trace::RecordingTrace;
-use gctrace_ebpf::{FileKey, KernelEvent, LibraryKind, ProcessEvent, StopState};
+use gctrace_ebpf::{FileKey, KernelEvent, LibraryKind, OffCpuEvent, ProcessEvent, StopState};
 use gctrace_event::ProcessOrigin;
 use gctrace_ring::Absence;
 
@@ -46,15 +46,16 @@ impl KernelSource {
             KernelEvent::Sample(sample) => {
                 if let Some(samples) = &mut self.samples {
                     let stack = self.stacks.innermost(sample.stack);
-                    self.processes.name_thread(sample.pid, sample.tid, &mut trace.output);
-                    samples.add(&sample, stack, &mut trace.output);
+                    let (pid, tid) = (sample.samples.pid, sample.samples.tid);
+                    self.processes.name_thread(pid, tid, &mut trace.output);
+                    samples.add(sample, stack, &mut trace.output);
                 }
             }
-            KernelEvent::OffCpu(off) => {
+            KernelEvent::OffCpu(OffCpuEvent { off, stack }) => {
                 if let Some(samples) = &mut self.samples {
-                    let stack = self.stacks.innermost(off.stack);
+                    let stack = self.stacks.innermost(stack);
                     self.processes.name_thread(off.pid, off.tid, &mut trace.output);
-                    samples.add_off_cpu(&off, stack, &mut trace.output);
+                    samples.add_off_cpu(off, stack, &mut trace.output);
                 }
             }
             KernelEvent::Process(event) => self.process_event(trace, event),

@@ -9,7 +9,7 @@ use crate::record::kernel::stacks::StackResolver;
 use crate::record::output::{RecordOutput, RecordSink as _};
 use crate::record::trace::FrameTree;
 use gctrace_cpython::thread_by_id;
-use gctrace_ebpf::{BpfSession, OffCpuEvent, SampleEvent, SamplePrograms};
+use gctrace_ebpf::{BpfSession, SampleEvent, SamplePrograms};
 use gctrace_event::{CpuSamples, FrameId, OffCpu, Record};
 use gctrace_probes::{ProcessMemory, Resolution, counters, maps};
 use gctrace_units::duration_ns;
@@ -131,39 +131,29 @@ impl CpuSampling {
     /// Adds a sample; `stack`: its innermost frame.
     pub(super) fn add(
         &mut self,
-        event: &SampleEvent,
+        SampleEvent { samples: sample, instruction, .. }: SampleEvent,
         stack: Option<FrameId>,
         output: &mut RecordOutput,
     ) {
-        let file = match event.instruction {
-            Some(address) => {
-                self.maps.entry(event.pid).or_default().file(event.pid, address, event.at_ns)
-            }
+        let (pid, at_ns) = (sample.pid, sample.at_ns);
+        let file = match instruction {
+            Some(address) => self.maps.entry(pid).or_default().file(pid, address, at_ns),
             None => Some(Rc::from(CpuSamples::KERNEL)),
         };
-        let key = (event.pid, event.tid);
+        let key = (pid, sample.tid);
         if let Some(open) = self.open.get_mut(&key) {
             let samples = &mut open.samples;
             if open.file == file
                 && samples.stack == stack
-                && samples.in_pause == event.in_pause
-                && duration_ns(samples.at_ns, event.at_ns) < TOGETHER_NS
+                && samples.in_pause == sample.in_pause
+                && duration_ns(samples.at_ns, at_ns) < TOGETHER_NS
             {
                 samples.count += 1;
-                samples.until_ns = samples.until_ns.max(event.at_ns);
+                samples.until_ns = samples.until_ns.max(at_ns);
                 return;
             }
         }
-        let samples = CpuSamples {
-            pid: event.pid,
-            tid: event.tid,
-            at_ns: event.at_ns,
-            until_ns: event.at_ns,
-            count: 1,
-            file: None,
-            in_pause: event.in_pause,
-            stack,
-        };
+        let samples = CpuSamples { stack, ..sample };
         if let Some(before) = self.open.insert(key, OpenSamples { file, samples }) {
             before.write(output);
         }
@@ -172,33 +162,25 @@ impl CpuSampling {
     /// Adds a time off the CPU; `stack`: its innermost frame.
     pub(super) fn add_off_cpu(
         &mut self,
-        event: &OffCpuEvent,
+        off: OffCpu,
         stack: Option<FrameId>,
         output: &mut RecordOutput,
     ) {
-        let key = (event.pid, event.tid);
-        let earlier = self.earlier.remove(&key).filter(|earlier| {
-            earlier.start_ns == event.start_ns && earlier.read_ns <= event.end_ns
-        });
+        let (key, start_ns, end_ns) = ((off.pid, off.tid), off.at_ns, off.end_ns());
+        let earlier = self
+            .earlier
+            .remove(&key)
+            .filter(|earlier| earlier.start_ns == start_ns && earlier.read_ns <= end_ns);
         let stack = stack.or(earlier.map(|earlier| earlier.innermost));
-        let length_ns = duration_ns(event.start_ns, event.end_ns);
         if let Some(open) = self.off_cpu.get_mut(&key)
-            && (open.reason, open.stack, open.in_pause) == (event.reason, stack, event.in_pause)
-            && duration_ns(open.at_ns, event.end_ns) < TOGETHER_NS
-            && event.start_ns >= open.end_ns()
+            && (open.reason, open.stack, open.in_pause) == (off.reason, stack, off.in_pause)
+            && duration_ns(open.at_ns, end_ns) < TOGETHER_NS
+            && start_ns >= open.end_ns()
         {
-            open.times.push((event.start_ns - open.at_ns, length_ns));
+            open.times.push((start_ns - open.at_ns, duration_ns(start_ns, end_ns)));
             return;
         }
-        let off = OffCpu {
-            pid: event.pid,
-            tid: event.tid,
-            at_ns: event.start_ns,
-            reason: event.reason,
-            times: vec![(0, length_ns)],
-            in_pause: event.in_pause,
-            stack,
-        };
+        let off = OffCpu { stack, ..off };
         if let Some(before) = self.off_cpu.insert(key, off) {
             output.write(&Record::OffCpu(before));
         }

@@ -6,7 +6,7 @@ use crate::record::kernel::probe_cost::MeasuredCost;
 use crate::record::kernel::stopped_programs::StopTimes;
 use crate::record::losses::RecordingLosses;
 use crate::record::trace::RecordingTrace;
-use gctrace_ebpf::{BpfSession, Calibration, ProbePointKind, ProgramCounts};
+use gctrace_ebpf::{BpfSession, Calibration, OffCpuEvent, ProbePointKind, ProgramCounts};
 use gctrace_event::{HitCost, ProbeCost, TraceEnd};
 use gctrace_units::{beyond, sum};
 use std::collections::{BTreeMap, HashMap};
@@ -78,10 +78,10 @@ impl KernelSource {
             end.lost.extend(cuda.lost_and_hits()?.0);
         }
         if let Some(samples) = &mut self.samples {
-            for off in self.session.open_waits(end.ended_ns)? {
-                let stack = self.stacks.innermost(off.stack);
+            for OffCpuEvent { off, stack } in self.session.open_waits(end.ended_ns)? {
+                let stack = self.stacks.innermost(stack);
                 self.processes.name_thread(off.pid, off.tid, &mut trace.output);
-                samples.add_off_cpu(&off, stack, &mut trace.output);
+                samples.add_off_cpu(off, stack, &mut trace.output);
             }
             samples.finish(&mut trace.output);
         }

@@ -199,14 +199,9 @@ pub struct ComparedSetting {
     pub collecting_ns: u64,
     /// The part of full collections in these: computed.
     pub full_ns: u64,
-    /// The difference of CPU time, from the first setting.
-    pub cpu: AutoDifference,
-    /// The difference of wall time.
-    pub wall: AutoDifference,
-    /// The difference of the CPU time of collections, as a share of all CPU time.
-    pub collections: AutoDifference,
-    /// Share of the difference of CPU time that is computed; `None`: there is no difference.
-    pub computed_share: Option<f64>,
+    /// The differences from the first setting.
+    #[serde(flatten)]
+    pub differences: AutoDifferences,
 }
 
 /// Its state.
@@ -268,6 +263,15 @@ pub struct AutoPart {
     pub pairs: u64,
     /// Whether the whole interval lies beyond half a percent of gain.
     pub is_proven: bool,
+    /// The differences from the program's own setting.
+    #[serde(flatten)]
+    pub differences: AutoDifferences,
+}
+
+/// Differences between the paired blocks of a setting and of another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+pub struct AutoDifferences {
     /// The difference of CPU time.
     pub cpu: AutoDifference,
     /// The difference of wall time, without a verdict.

@@ -24,8 +24,8 @@ mod request;
 mod setting;
 
 pub use auto::{
-    AutoDecision, AutoDifference, AutoEvent, AutoGoal, AutoOptions, AutoPart, AutoReport,
-    AutoSaving, AutoState, ComparedSetting, NEXT_TO_NOTHING_PER_S,
+    AutoDecision, AutoDifference, AutoDifferences, AutoEvent, AutoGoal, AutoOptions, AutoPart,
+    AutoReport, AutoSaving, AutoState, ComparedSetting, NEXT_TO_NOTHING_PER_S,
 };
 pub use report::{
     AppliedProcess, AppliedSetting, AskedCollections, CollectionSums, SettingCalls, SettledSteps,

@@ -3,9 +3,9 @@
 
 use super::block::{Block, BlockKind};
 use super::explore::block_steps;
-use super::pairs::{BlockPairs, ReportedPairs};
+use super::pairs::BlockPairs;
 use super::price::{BlockCost, COMPUTED_ERROR, Thresholds};
-use gctrace_settings::{AutoDifference, ComparedSetting, GcSetting};
+use gctrace_settings::{AutoDifference, AutoDifferences, ComparedSetting, GcSetting};
 use gctrace_stats::coin::Coin;
 use gctrace_stats::{float, whole};
 
@@ -125,18 +125,18 @@ impl NamedSetting {
         if is_first {
             return means;
         }
-        let ReportedPairs { cpu, wall, collections, computed_share } = self.pairs.reported();
-        let computed = computed_share.unwrap_or(0.0) * cpu.mean.unwrap_or(0.0);
+        let found = self.pairs.reported();
+        let computed = found.computed_share.unwrap_or(0.0) * found.cpu.mean.unwrap_or(0.0);
         let error = COMPUTED_ERROR * computed.abs();
         // It is a smaller share of wall time, by as much as wall time is longer.
         let of_wall = error * float(means.cpu_ns) / float(means.wall_ns.max(1));
-        ComparedSetting {
-            cpu: widened(cpu, error),
-            wall: widened(wall, of_wall),
-            collections: widened(collections, error),
-            computed_share,
-            ..means
-        }
+        let differences = AutoDifferences {
+            cpu: widened(found.cpu, error),
+            wall: widened(found.wall, of_wall),
+            collections: widened(found.collections, error),
+            ..found
+        };
+        ComparedSetting { differences, ..means }
     }
 }
 
@@ -188,17 +188,18 @@ mod tests {
                 let report = run(kind, &names.join("|"), steps, seed);
                 assert_eq!(report.state, AutoState::Comparing);
                 let [first, others @ ..] = &report.compared[..] else { panic!("{report:?}") };
-                assert_eq!((first.cpu.mean, first.pairs), (None, others[0].pairs));
+                assert_eq!((first.differences.cpu.mean, first.pairs), (None, others[0].pairs));
                 for (one, truth_ns) in others.iter().zip(&truth[1..]) {
                     let expected = difference(*truth_ns, truth[0]);
-                    let (low, high) = one.cpu.low.zip(one.cpu.high).expect("an interval");
+                    let (low, high) =
+                        one.differences.cpu.low.zip(one.differences.cpu.high).expect("an interval");
                     // Full collections come whole.
                     let slack = 40e6 / truth[0];
                     assert!(
                         (low - slack..=high + slack).contains(&expected),
                         "{expected} of {one:?}"
                     );
-                    assert!(high < 0.0 && one.cpu.p < Some(0.05), "{one:?}");
+                    assert!(high < 0.0 && one.differences.cpu.p < Some(0.05), "{one:?}");
                     assert!(one.pairs > 100 && one.cpu_ns < first.cpu_ns, "{one:?} {first:?}");
                 }
             }
@@ -211,8 +212,8 @@ mod tests {
         for seed in 1..=20 {
             let report = run(STATIC, "none|threshold=700|threshold=700,10", 6_000, seed);
             for one in &report.compared[1..] {
-                assert!(one.pairs > 20 && one.cpu.low.is_some(), "{one:?}");
-                claimed += u32::from(one.cpu.p < Some(0.05));
+                assert!(one.pairs > 20 && one.differences.cpu.low.is_some(), "{one:?}");
+                claimed += u32::from(one.differences.cpu.p < Some(0.05));
             }
         }
         // 5 % of 40 would be 2; more than 5 have a chance of 1 %.

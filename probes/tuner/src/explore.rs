@@ -4,7 +4,7 @@
 
 use super::block::{Block, BlockKind};
 use super::price::{BlockCost, SUSPENDED, Thresholds};
-use gctrace_settings::{AutoDifference, ComparedSetting, GcSetting};
+use gctrace_settings::{AutoDifference, AutoDifferences, ComparedSetting, GcSetting};
 use gctrace_stats::coin::Coin;
 use gctrace_stats::{float, whole};
 
@@ -174,8 +174,10 @@ impl Exploration {
             wall_ns: whole(tried.mean(|cost| cost.wall_ns)),
             collecting_ns: whole(tried.mean(collecting)),
             full_ns: whole(tried.mean(|cost| cost.full_ns)),
-            collections: difference(tried),
-            ..ComparedSetting::default()
+            differences: AutoDifferences {
+                collections: difference(tried),
+                ..AutoDifferences::default()
+            },
         });
         reported.collect()
     }

@@ -3,7 +3,7 @@
 
 use super::block::{Block, BlockKind, is_other};
 use super::explore::setting;
-use super::pairs::{BlockPairs, ReportedPairs};
+use super::pairs::BlockPairs;
 use super::price::{BlockCost, ChargedOld, Figures, Thresholds};
 use gctrace_settings::{AutoPart, AutoSaving, GcSetting};
 use gctrace_stats::coin::Coin;
@@ -226,7 +226,6 @@ impl Hold {
     }
 
     pub(super) fn part(&self) -> AutoPart {
-        let ReportedPairs { cpu, wall, collections, computed_share } = self.pairs.reported();
         AutoPart {
             setting: self.setting(),
             step: self.since,
@@ -234,10 +233,7 @@ impl Hold {
             held_cpu_ns: whole(self.cpu_ns),
             pairs: self.pairs.cpu.count() as u64,
             is_proven: self.is_proven,
-            cpu,
-            wall,
-            collections,
-            computed_share,
+            differences: self.pairs.reported(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Pairs of neighboring blocks: their differences, and the computed share of these.
 
 use super::price::BlockCost;
-use gctrace_settings::AutoDifference;
+use gctrace_settings::{AutoDifference, AutoDifferences};
 use gctrace_stats::mixture::{PairedDifferences, difference};
 
 /// All pairs so far of a setting and the setting it is compared with.
@@ -12,14 +12,6 @@ pub(super) struct BlockPairs {
     collecting: PairedDifferences,
     /// Sums over pairs, the setting less the other, in ns: of the computed part, and of all.
     computed_ns: [f64; 2],
-}
-
-/// Result of the pairs, as reported.
-pub(super) struct ReportedPairs {
-    pub(super) cpu: AutoDifference,
-    pub(super) wall: AutoDifference,
-    pub(super) collections: AutoDifference,
-    pub(super) computed_share: Option<f64>,
 }
 
 impl BlockPairs {
@@ -39,8 +31,8 @@ impl BlockPairs {
         (all != 0.0).then(|| computed / all)
     }
 
-    pub(super) fn reported(&self) -> ReportedPairs {
-        ReportedPairs {
+    pub(super) fn reported(&self) -> AutoDifferences {
+        AutoDifferences {
             cpu: reported(&self.cpu),
             wall: reported(&self.wall),
             collections: reported(&self.collecting),

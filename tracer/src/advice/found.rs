@@ -242,7 +242,7 @@ pub(super) fn nothing(found: &FoundSettings) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_settings::{AutoDifference, AutoPart};
+    use gctrace_settings::{AutoDifferences, AutoPart};
 
     fn part(setting: &str, is_proven: bool) -> AutoPart {
         AutoPart {
@@ -252,10 +252,7 @@ mod tests {
             held_cpu_ns: 10,
             pairs: 20,
             is_proven,
-            cpu: AutoDifference::default(),
-            wall: AutoDifference::default(),
-            collections: AutoDifference::default(),
-            computed_share: None,
+            differences: AutoDifferences::default(),
         }
     }
 

@@ -107,11 +107,23 @@ impl Guess {
             return None;
         }
         let tried = search.compared.iter().skip(1).filter_map(|one| {
-            let mean = one.collections.mean?;
-            Some((mean, &one.setting, one.collections, one.pairs, "less CPU time in collections"))
+            let mean = one.differences.collections.mean?;
+            Some((
+                mean,
+                &one.setting,
+                one.differences.collections,
+                one.pairs,
+                "less CPU time in collections",
+            ))
         });
         let held = search.parts.last().and_then(|part| {
-            Some((part.cpu.mean?, &part.setting, part.cpu, part.pairs, "less CPU time"))
+            Some((
+                part.differences.cpu.mean?,
+                &part.setting,
+                part.differences.cpu,
+                part.pairs,
+                "less CPU time",
+            ))
         });
         let best = held.or_else(|| tried.min_by(|one, other| one.0.total_cmp(&other.0)));
         let (mean, setting, AutoDifference { low, high, .. }, blocks, what) = best?;
@@ -203,8 +215,8 @@ pub(crate) fn verdict(found: &FoundSettings, apply: impl Fn(&str) -> String) -> 
                 "process {}: {} takes {} and {} than the program's own, in {}",
                 one.pid,
                 part.setting,
-                compared(part.cpu, "CPU time"),
-                compared(part.wall, "wall time"),
+                compared(part.differences.cpu, "CPU time"),
+                compared(part.differences.wall, "wall time"),
                 counted(part.pairs, "pair"),
             )),
         }
@@ -330,13 +342,16 @@ fn savings(saved: &AutoSaving, cpu_ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_settings::ComparedSetting;
+    use gctrace_settings::{AutoDifferences, ComparedSetting};
 
     fn search(state: AutoState) -> AutoReport {
         let tried = |setting: &str, mean| ComparedSetting {
             setting: setting.parse().expect("a setting"),
             pairs: 4,
-            collections: AutoDifference { mean: Some(mean), ..AutoDifference::default() },
+            differences: AutoDifferences {
+                collections: AutoDifference { mean: Some(mean), ..AutoDifference::default() },
+                ..AutoDifferences::default()
+            },
             ..ComparedSetting::default()
         };
         let compared = vec![
@@ -356,7 +371,8 @@ mod tests {
             "so far disable@start takes 50.0 % less CPU time in collections (4 blocks)"
         );
         if let Some(best) = exploring.compared.last_mut() {
-            (best.collections.low, best.collections.high) = (Some(-1.0), Some(0.1));
+            (best.differences.collections.low, best.differences.collections.high) =
+                (Some(-1.0), Some(0.1));
         }
         let told = so_far(&exploring).expect("a guess");
         assert!(told.ends_with("(-10.5 % .. 66.7 %, 95 %, 4 blocks)"), "{told}");

@@ -186,9 +186,9 @@ fn tuned(
         pause_ns: measured.map(|one| one.collecting_ns),
         collections: None,
         peak_rss_bytes: None,
-        wall_difference: difference(|one| (one.wall, one.wall_ns)),
-        cpu_difference: difference(|one| (one.cpu, one.cpu_ns)),
-        computed_share: compared.and_then(|one| one.computed_share),
+        wall_difference: difference(|one| (one.differences.wall, one.wall_ns)),
+        cpu_difference: difference(|one| (one.differences.cpu, one.cpu_ns)),
+        computed_share: compared.and_then(|one| one.differences.computed_share),
         refused: (first.is_some() && pairs < NEEDED_PAIRS)
             .then_some(TuneRefusal::FewPairs { pairs, needed: NEEDED_PAIRS }),
     }

@@ -47,16 +47,10 @@ pub fn identity(path: &Path) -> std::io::Result<FileIdentity> {
 /// A mapped file that may contain a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedFile {
-    /// Path as seen inside the process.
-    pub path: PathBuf,
-    /// The same file as a path that this process can open.
+    /// Its lowest mapping; see [`crate::Resolution::lowest_address`].
+    pub lowest: FileMapping,
+    /// Path of the file for this process to open.
     pub openable: PathBuf,
-    /// Device of the file as (major, minor); overlay file systems show another one than stat(2).
-    pub device: (u32, u32),
-    /// Inode number of the file on its device.
-    pub inode: u64,
-    /// Address of its lowest mapping; see [`crate::Resolution::lowest_address`].
-    pub start: u64,
 }
 
 /// All file mappings in `text`, in the format of `/proc/PID/maps`. Lines that cannot be parsed (truncated, from another
@@ -88,11 +82,10 @@ pub fn candidates(pid: u32) -> Result<Vec<MappedFile>, ProcessError> {
     let mut found: Vec<MappedFile> = Vec::new();
     for mapping in mappings(pid)? {
         let wanted = mapping.is_libpython() || executable.as_ref() == Some(&mapping.path);
-        let known = found
-            .iter()
-            .any(|other| (other.device, other.inode) == (mapping.device, mapping.inode));
-        if wanted && !known {
-            found.push(candidate(pid, mapping));
+        let is_same =
+            |other: &FileMapping| (other.device, other.inode) == (mapping.device, mapping.inode);
+        if wanted && !found.iter().any(|other| is_same(&other.lowest)) {
+            found.push(MappedFile { openable: openable(pid, &mapping), lowest: mapping });
         }
     }
     Ok(found)
@@ -110,16 +103,6 @@ pub fn has_libpython(pid: u32) -> Result<bool, ProcessError> {
 fn names_libpython(text: &[u8]) -> bool {
     memchr::memmem::find(text, b"/libpython3.").is_some()
         && parse(text).iter().any(FileMapping::is_libpython)
-}
-
-fn candidate(pid: u32, mapping: FileMapping) -> MappedFile {
-    MappedFile {
-        openable: openable(pid, &mapping),
-        path: mapping.path,
-        device: mapping.device,
-        inode: mapping.inode,
-        start: mapping.start,
-    }
 }
 
 /// A path for this process to open the file. It leads through the other process's root, and so also works across mount

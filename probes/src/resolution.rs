@@ -102,8 +102,8 @@ pub struct Resolution {
     pub objects: Option<ObjectLayout>,
     /// Link-time (ELF virtual) address of `_PyRuntime`.
     pub runtime: u64,
-    /// Link-time start address of the file's lowest mapping. In a process, `_PyRuntime` is at
-    /// [`crate::maps::MappedFile::start`] `- lowest_address + runtime`.
+    /// Link-time start address of the file's lowest mapping. In a process, `_PyRuntime` is at the
+    /// start of [`crate::maps::MappedFile::lowest`] `- lowest_address + runtime`.
     pub lowest_address: u64,
     /// Warnings for the user: parts that were not found, doubts.
     pub warnings: Vec<String>,

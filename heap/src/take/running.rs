@@ -294,7 +294,7 @@ pub(super) fn image(pid: u32) -> Result<Image, HeapError> {
 pub(super) fn find(pid: u32, options: &ResolveOptions) -> Result<(Resolution, u64), HeapError> {
     for candidate in maps::candidates(pid)? {
         if let Some(found) = resolve(&candidate.openable, options)? {
-            let base = candidate.start.wrapping_sub(found.lowest_address);
+            let base = candidate.lowest.start.wrapping_sub(found.lowest_address);
             let runtime = base.wrapping_add(found.runtime);
             return Ok((found, runtime));
         }

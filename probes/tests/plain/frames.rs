@@ -165,7 +165,7 @@ fn find(pid: u32) -> (Resolution, u64) {
         .into_iter()
         .filter_map(|candidate| {
             let found = resolve(&candidate.openable, &ResolveOptions::default()).unwrap()?;
-            let runtime = candidate.start - found.lowest_address + found.runtime;
+            let runtime = candidate.lowest.start - found.lowest_address + found.runtime;
             Some((found, runtime))
         })
         .collect();

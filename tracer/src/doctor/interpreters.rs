@@ -133,7 +133,7 @@ impl InterpreterExaminer {
         for candidate in maps::candidates(pid)? {
             let options = self.options(&candidate.openable, &proc_status::root(pid));
             if let Some(resolution) = gctrace_probes::resolve(&candidate.openable, &options)? {
-                found.push(Resolution { file: candidate.path, ..resolution });
+                found.push(Resolution { file: candidate.lowest.path, ..resolution });
             }
         }
         Ok(found)
@@ -301,7 +301,7 @@ fn add_process(
     pid: u32,
     candidate: &MappedFile,
 ) {
-    if let Some(place) = place_of(places, &candidate.path, &candidate.openable) {
+    if let Some(place) = place_of(places, &candidate.lowest.path, &candidate.openable) {
         place.pids.push(pid);
     }
 }

@@ -260,16 +260,16 @@ impl ProbedInterpreters {
         file: &MappedFile,
     ) -> Option<(InterpreterIndex, bool)> {
         let before = self.armed.len();
-        match self.arm(session, pid, &file.openable, &file.path) {
+        match self.arm(session, pid, &file.openable, &file.lowest.path) {
             Ok(index) => {
                 let index = index?;
                 let (layout, resolution) = self.resolution(index)?;
-                let bias = file.start.wrapping_sub(resolution.lowest_address);
+                let bias = file.lowest.start.wrapping_sub(resolution.lowest_address);
                 session.note_interpreter(pid, layout, resolution.runtime.wrapping_add(bias));
                 Some((index, self.armed.len() > before))
             }
             Err(error) => {
-                self.not_probed(pid, &file.path, &error);
+                self.not_probed(pid, &file.lowest.path, &error);
                 None
             }
         }

@@ -255,7 +255,7 @@ fn start(
     budget: f64,
 ) -> Option<SampledProcess> {
     let memory = ProcessMemory::open(pid).ok()?;
-    let bias = candidate(pid, resolution)?.start.wrapping_sub(resolution.lowest_address);
+    let bias = candidate(pid, resolution)?.lowest.start.wrapping_sub(resolution.lowest_address);
     let runtime = resolution.runtime.wrapping_add(bias);
     let newest = *interpreters(&mut &memory, &interpreter.layout, runtime).first()?;
     let moved = |address: u64| {

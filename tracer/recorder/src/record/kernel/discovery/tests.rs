@@ -73,7 +73,7 @@ fn shared_interpreters(test: &str) -> Vec<PathBuf> {
 fn library(pid: u32) -> PathBuf {
     let found = maps::candidates(pid).unwrap();
     let named = |path: &PathBuf| path.to_string_lossy().contains("libpython3.");
-    found.into_iter().map(|one| one.path).find(named).unwrap()
+    found.into_iter().map(|one| one.lowest.path).find(named).unwrap()
 }
 
 #[test]

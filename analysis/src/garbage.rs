@@ -21,7 +21,7 @@ use crate::garbage::report::GarbageReport;
 use crate::garbage::shape::GarbageEdge;
 use crate::pauses::{GENERATIONS, generation_index};
 use crate::time::{add_known, add_to, after, sum};
-use gctrace_event::{CycleCount, CycleSignature, Garbage, GcReason, ObjectKind, Pause};
+use gctrace_event::{CycleCount, CycleSignature, Garbage, GcReason, KindName, ObjectKind, Pause};
 use std::collections::VecDeque;
 
 /// Garbage that waits for its pause: the record comes first, by as much as a pause takes.
@@ -36,7 +36,7 @@ const UNKNOWN: usize = GENERATIONS - 1;
 /// Sums over the garbage of one process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GarbageSums {
-    kinds: SumTable<ObjectKind, KindSums>,
+    kinds: SumTable<KindName, KindSums>,
     cycles: SumTable<Vec<GarbageEdge>, CycleSums>,
     pub(crate) types: TypeCounts,
     classes: ClassNames,
@@ -164,18 +164,17 @@ impl GarbageSums {
 
     /// Adds the meaning of a kind's number.
     pub(crate) fn describe(&mut self, kind: &ObjectKind) {
-        let key = ObjectKind { pid: 0, id: 0, ..kind.clone() };
-        let key = self.classes.generalized(key);
+        let key = self.classes.generalized(kind.name.clone());
         // Dropped kinds are the rest of the garbage; the report derives it.
         self.kinds.name(kind.id, key);
     }
 
     /// Adds the meaning of a cycle's number; its kinds are known already.
     pub(crate) fn describe_cycle(&mut self, signature: &CycleSignature) {
-        let unknown = ObjectKind::default();
+        let unknown = KindName::default();
         let edges = signature.edges.iter().map(|edge| {
             let kind = self.kinds.key(edge.kind).unwrap_or(&unknown);
-            GarbageEdge::new(kind, edge.name.clone())
+            GarbageEdge { kind: kind.clone(), name: edge.name.clone() }
         });
         let edges = edges.collect();
         self.cycles.name(signature.id, edges);

@@ -30,10 +30,9 @@ mod steps;
 pub use snapshot::{
     AutoFigures, CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GENERATION_NAMES,
     GENERATIONS, GarbageFigures, GpuBusy, GpuFigures, GpuIdle, HeapObjects, Histogram, KindFigures,
-    KindName, LineFigures, LongPause, Notice, PAUSE_CLASSES_NS, PauseFigures, PauseOutcomes,
-    PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost, SCHEMA,
-    SavedTime, SelectedGarbage, Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
-    ppm,
+    LineFigures, LongPause, Notice, PAUSE_CLASSES_NS, PauseFigures, PauseOutcomes, PressureFigures,
+    ProcessDetail, ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost, SCHEMA, SavedTime,
+    SelectedGarbage, Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures, ppm,
 };
 
 use crate::time::beyond;
@@ -128,7 +127,7 @@ impl Live {
             Record::GpuSample(sample) => self.gpus.add(sample),
             Record::ObjectKind(kind) => {
                 let mut kind = brief_kind(kind);
-                kind.file = kind.file.map(|file| self.cells.name(&file).unwrap_or(file));
+                kind.name.file = kind.name.file.map(|file| self.cells.name(&file).unwrap_or(file));
                 self.add_to_process(&Record::ObjectKind(kind));
             }
             Record::CycleSignature(cycle) => {

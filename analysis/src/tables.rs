@@ -18,7 +18,7 @@ use crate::gpu::timeline::Timeline;
 use columns::{CellValue, ParquetColumn};
 use file::TableFile;
 use gctrace_event::read::{DecodedItem, TraceCompletion};
-use gctrace_event::{CudaLayer, ForeignTimes, KindId, LayerRow, ObjectKind, Pause, Record};
+use gctrace_event::{CudaLayer, ForeignTimes, KindId, KindName, LayerRow, Pause, Record};
 use parquet::errors::ParquetError;
 use std::collections::HashMap;
 use std::io::Write;
@@ -112,7 +112,7 @@ struct CurrentRows {
     pauses: Vec<(Pause, u64, u64)>,
     foreign: ForeignTimes,
     layers: HashMap<String, CudaLayer>,
-    kinds: HashMap<(u32, KindId), ObjectKind>,
+    kinds: HashMap<(u32, KindId), KindName>,
     /// The last table of layers, by process id.
     layer_rows: HashMap<u32, Vec<LayerRow>>,
 }
@@ -246,7 +246,7 @@ impl<W: Write + Send> TraceTables<W> {
                 current.layers.insert(function, call.layer);
             }
             Record::ObjectKind(kind) => {
-                current.kinds.insert((kind.pid, kind.id), kind.clone());
+                current.kinds.insert((kind.pid, kind.id), kind.name.clone());
             }
             Record::Garbage(garbage) => {
                 current.foreign.add(garbage);

@@ -10,7 +10,7 @@ use super::dominators::Dominators;
 use super::reach::Heap;
 use super::report::{DiffAnswer, DiffRow, HeapCount, OwnerRow};
 use super::{HeapPlace, NodeIndex};
-use gctrace_event::{KindId, ObjectKind};
+use gctrace_event::{KindId, KindName};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
@@ -204,7 +204,7 @@ fn owners(last: &Heap, is_born: &[bool], old: &[bool], most: usize) -> Vec<Owner
 }
 
 /// A type, of code with its line, or else its name: `function serve.py:12`.
-fn kind_in_words(kind: &ObjectKind) -> String {
+fn kind_in_words(kind: &KindName) -> String {
     let place = kind.file.as_deref().map(|file| {
         let file = file.rsplit('/').next().unwrap_or(file);
         kind.line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))

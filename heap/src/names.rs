@@ -108,10 +108,7 @@ impl Heap {
         let (object, kind) = (self.node(node), self.kind(node));
         HeapObject {
             address: format!("{:#x}", object.address),
-            type_name: kind.type_name.clone(),
-            function: kind.function.clone(),
-            file: kind.file.clone(),
-            line: kind.line,
+            kind: kind.clone(),
             label: self.label(node).map(str::to_owned),
             bytes: object.bytes,
             refers_to: self.references(node).len() as u64,

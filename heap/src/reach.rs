@@ -6,7 +6,7 @@
 //! collector's own rule (`deduce_unreachable` of CPython's `Python/gc.c`).
 
 use super::{HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapPlace, HeapRoot, NodeIndex};
-use gctrace_event::{KindId, ObjectKind};
+use gctrace_event::{KindId, KindName};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
@@ -198,8 +198,8 @@ impl Heap {
 
     /// The kind of an object.
     #[must_use]
-    pub fn kind(&self, node: NodeIndex) -> &ObjectKind {
-        &self.graph.kinds[self.kinds[&self.node(node).kind]]
+    pub fn kind(&self, node: NodeIndex) -> &KindName {
+        &self.graph.kinds[self.kinds[&self.node(node).kind]].name
     }
 
     /// Positions of the references that an object has.

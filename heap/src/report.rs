@@ -1,6 +1,7 @@
 //! Answers about heaps as data, schema `gctrace.heap/1` (docs/report-schema.md).
 
 use super::HeapHeader;
+use gctrace_event::KindName;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -116,14 +117,9 @@ pub struct TypeRow {
 pub struct HeapObject {
     /// Address as `hex(id())` returns it.
     pub address: String,
-    /// Its type, preceded by its module unless that is `builtins`.
-    pub type_name: String,
-    /// The qualified name of functions, frames, classes and the like.
-    pub function: Option<String>,
-    /// File of that code.
-    pub file: Option<String>,
-    /// Its first line; of frames, generators and tracebacks the line being executed.
-    pub line: Option<u32>,
+    /// Its type and code.
+    #[serde(flatten, serialize_with = "KindName::with_nulls")]
+    pub kind: KindName,
     /// Its label: a module's name, the start of a text.
     pub label: Option<String>,
     /// Its own memory in bytes; `null` if unknown.

@@ -1,7 +1,7 @@
 //! Small heaps for the tests of this folder.
 
 use super::{Heap, HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapPlace, HeapRoot, NodeIndex};
-use gctrace_event::ObjectKind;
+use gctrace_event::{KindName, ObjectKind};
 use proptest::prelude::*;
 
 /// Builds a heap object by object, as `id()` and references would show it.
@@ -20,25 +20,24 @@ impl Builder {
 
     /// An object of 100 bytes in generation 2, with no references so far.
     pub(super) fn object(&mut self, type_name: &str) -> NodeIndex {
-        self.of_kind(ObjectKind { type_name: type_name.to_owned(), ..ObjectKind::default() })
+        self.of_kind(KindName { type_name: type_name.to_owned(), ..KindName::default() })
     }
 
     pub(super) fn function(&mut self, name: &str, line: u32) -> NodeIndex {
-        self.of_kind(ObjectKind {
+        self.of_kind(KindName {
             type_name: "function".to_owned(),
             function: Some(name.to_owned()),
             file: Some("/home/me/train.py".to_owned()),
             line: Some(line),
-            ..ObjectKind::default()
         })
     }
 
-    pub(super) fn of_kind(&mut self, kind: ObjectKind) -> NodeIndex {
+    pub(super) fn of_kind(&mut self, name: KindName) -> NodeIndex {
         let kinds = &mut self.0.kinds;
-        let known = kinds.iter().position(|known| ObjectKind { id: 0, ..known.clone() } == kind);
+        let known = kinds.iter().position(|known| known.name == name);
         let position = known.unwrap_or_else(|| {
             let id = kinds.len() as u32 + 1;
-            kinds.push(ObjectKind { id, ..kind });
+            kinds.push(ObjectKind { pid: 0, id, name });
             kinds.len() - 1
         });
         let index = self.0.nodes.len();

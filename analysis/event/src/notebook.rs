@@ -19,7 +19,7 @@ impl NotebookCells {
     pub(crate) fn name_in(&mut self, record: &mut Record) {
         let file = match record {
             Record::Frame(frame) => Some(&mut frame.file),
-            Record::ObjectKind(kind) => kind.file.as_mut(),
+            Record::ObjectKind(kind) => kind.name.file.as_mut(),
             _ => None,
         };
         if let Some(file) = file

@@ -1,7 +1,7 @@
 //! Classes that a loop makes: they differ in a number in their name (`Row1`, `Row2`), and are one kind
 //! (`Row*`).
 
-use gctrace_event::ObjectKind;
+use gctrace_event::KindName;
 use std::collections::HashMap;
 
 /// Names remembered; the classes beyond are shown by their pattern.
@@ -13,7 +13,7 @@ pub(super) struct ClassNames(HashMap<String, Option<String>>);
 
 impl ClassNames {
     /// The kind with the pattern of its name, if it is a class with a number in its name.
-    pub(super) fn generalized(&mut self, kind: ObjectKind) -> ObjectKind {
+    pub(super) fn generalized(&mut self, kind: KindName) -> KindName {
         let name = kind.function.as_deref().filter(|_| is_metaclass(&kind.type_name));
         let Some((name, pattern)) = name.and_then(|name| Some((name, pattern(name)?))) else {
             return kind;
@@ -25,13 +25,14 @@ impl ClassNames {
                 *only = None;
             }
         }
-        ObjectKind { function: Some(pattern), ..kind }
+        KindName { function: Some(pattern), ..kind }
     }
 
-    /// How to show what a kind belongs to: the class by its name if it is the only one.
-    pub(super) fn shown(&self, type_name: &str, function: Option<String>) -> Option<String> {
-        let only = function.as_deref().filter(|_| is_metaclass(type_name));
-        only.and_then(|pattern| self.0.get(pattern)?.clone()).or(function)
+    /// A kind as it is shown: a class by its name if it is the only one.
+    pub(super) fn shown(&self, kind: &KindName) -> KindName {
+        let pattern = kind.function.as_deref().filter(|_| is_metaclass(&kind.type_name));
+        let only = pattern.and_then(|pattern| self.0.get(pattern)?.clone());
+        KindName { function: only.or(kind.function.clone()), ..kind.clone() }
     }
 }
 
@@ -60,14 +61,12 @@ mod tests {
     #[test]
     fn classes_that_differ_by_numbers_are_one() {
         let mut names = ClassNames::default();
-        let mut kind = |type_name: &str, name: &str| {
-            let kind = ObjectKind {
-                type_name: type_name.to_owned(),
-                function: Some(name.to_owned()),
-                ..ObjectKind::default()
-            };
-            names.generalized(kind).function.unwrap()
+        let of = |type_name: &str, name: &str| KindName {
+            type_name: type_name.to_owned(),
+            function: Some(name.to_owned()),
+            ..KindName::default()
         };
+        let mut kind = |type_name, name| names.generalized(of(type_name, name)).function.unwrap();
         assert_eq!(kind("ModelMetaclass", "Row1"), "Row*");
         assert_eq!(kind("ModelMetaclass", "Row23"), "Row*");
         assert_eq!(kind("type", "Conv2d"), "Conv*d");
@@ -75,7 +74,7 @@ mod tests {
         assert_eq!(kind("type", "Point"), "Point");
         // The function that an instance was born in.
         assert_eq!(kind("__main__.Node", "step2"), "step2");
-        let shown = |type_name, name: &str| names.shown(type_name, Some(name.to_owned())).unwrap();
+        let shown = |type_name, name| names.shown(&of(type_name, name)).function.unwrap();
         assert_eq!(shown("type", "Row*"), "Row*");
         assert_eq!(shown("type", "Conv*d"), "Conv2d");
         assert_eq!(shown("function", "Conv*d"), "Conv*d");

@@ -12,7 +12,7 @@ use crate::figure::{Basis, Location};
 use crate::paths;
 use crate::spans::StepSpan;
 use crate::time::sum;
-use gctrace_event::ObjectKind;
+use gctrace_event::KindName;
 use gctrace_stats::{rate, ratio};
 use gctrace_units::if_known;
 
@@ -85,7 +85,7 @@ impl GarbageSums {
     fn born(&self) -> Vec<(&str, BirthLine)> {
         let rows = self.kinds.ranked().into_iter();
         let born = rows.filter(|(_, sums)| sums.births > 0);
-        let line = |(born, sums): &(ObjectKind, KindSums)| BirthLine {
+        let line = |(born, sums): &(KindName, KindSums)| BirthLine {
             location: Location {
                 library: paths::is_library(if_known(born.file.as_deref())),
                 file: if_known(born.file.clone()),
@@ -109,14 +109,11 @@ struct ReportView<'a> {
 }
 
 impl ReportView<'_> {
-    fn kind(&self, kind: &ObjectKind, sums: &KindSums) -> GarbageKind {
+    fn kind(&self, kind: &KindName, sums: &KindSums) -> GarbageKind {
         let objects = sums.objects.total();
         let estimate = self.estimate(&sums.objects, 1.0);
         GarbageKind {
-            type_name: kind.type_name.clone(),
-            function: self.sums.classes.shown(&kind.type_name, kind.function.clone()),
-            file: kind.file.clone(),
-            line: kind.line,
+            name: self.sums.classes.shown(kind),
             births: self.births(kind),
             objects,
             bytes: sums.bytes,
@@ -127,7 +124,7 @@ impl ReportView<'_> {
     }
 
     /// Where objects of a type without code were born.
-    fn births(&self, kind: &ObjectKind) -> Option<BirthLines> {
+    fn births(&self, kind: &KindName) -> Option<BirthLines> {
         let is_own = |(type_name, _): &&(&str, BirthLine)| {
             kind.function.is_none() && *type_name == kind.type_name
         };
@@ -138,8 +135,8 @@ impl ReportView<'_> {
     fn cycle(&self, edges: &[GarbageEdge], sums: &CycleSums) -> GarbageCycle {
         let estimate = self.estimate(&sums.count, self.of_cycles());
         let shown = |edge: &GarbageEdge| GarbageEdge {
-            function: self.sums.classes.shown(&edge.type_name, edge.function.clone()),
-            ..edge.clone()
+            kind: self.sums.classes.shown(&edge.kind),
+            name: edge.name.clone(),
         };
         let edges: Vec<GarbageEdge> = edges.iter().map(shown).collect();
         GarbageCycle {

@@ -2,6 +2,7 @@
 
 use super::shape::{CycleShape, GarbageEdge};
 use crate::figure::{Basis, Location, serialized_as_text};
+use gctrace_event::KindName;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -90,14 +91,9 @@ pub struct GarbageReport {
 /// Garbage of one kind: objects of one type and, if they belong to code, of the same code.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GarbageKind {
-    /// Qualified name of the type, with its module unless that is `builtins`.
-    pub type_name: String,
-    /// The function or class that the objects belong to; `null` if none.
-    pub function: Option<String>,
-    /// The file of that code; `null` if none.
-    pub file: Option<String>,
-    /// Its line; `null` if none.
-    pub line: Option<u32>,
+    /// Their type and code.
+    #[serde(flatten, serialize_with = "KindName::with_nulls")]
+    pub name: KindName,
     /// Where objects of a type without code were born; `null` if the allocation of none of them was
     /// sampled (`--alloc`, in-process).
     pub births: Option<BirthLines>,
@@ -118,7 +114,7 @@ impl GarbageKind {
     pub(crate) fn is_class(&self) -> bool {
         /// Modules with classes that say nothing.
         const GENERAL: [&str; 4] = ["weakref", "types", "collections", "functools"];
-        let module = self.type_name.rsplit_once('.').map(|(module, _)| module);
+        let module = self.name.type_name.rsplit_once('.').map(|(module, _)| module);
         module.is_some_and(|module| !GENERAL.contains(&module))
     }
 }

@@ -3,37 +3,19 @@
 
 use crate::figure::Location;
 use crate::paths;
-use gctrace_event::ObjectKind;
+use gctrace_event::KindName;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One object of a cycle and its reference to the next one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct GarbageEdge {
-    /// Qualified name of the object's type; empty if unknown.
-    pub type_name: String,
-    /// The function or class that the object belongs to; `null` if none.
-    pub function: Option<String>,
-    /// The file of that code; `null` if none.
-    pub file: Option<String>,
-    /// Its line; `null` if none.
-    pub line: Option<u32>,
+    /// The object's type, empty if unknown, and code.
+    #[serde(flatten, serialize_with = "KindName::with_nulls")]
+    pub kind: KindName,
     /// The reference to the next object as Python writes it, for example `.hooks`; `null` if
     /// unknown.
     pub name: Option<String>,
-}
-
-impl GarbageEdge {
-    /// An object of this kind, and the name of its reference.
-    pub(crate) fn new(kind: &ObjectKind, name: Option<String>) -> Self {
-        Self {
-            type_name: kind.type_name.clone(),
-            function: kind.function.clone(),
-            file: kind.file.clone(),
-            line: kind.line,
-            name,
-        }
-    }
 }
 
 /// Kinds of cycles, in order of recognition.
@@ -68,12 +50,12 @@ const CLASSES: [&str; 2] = ["type", "abc.ABCMeta"];
 
 /// The kind of a cycle, by the types of its objects and the names of their references.
 pub(crate) fn shape(edges: &[GarbageEdge]) -> CycleShape {
-    let is = |edge: &GarbageEdge, types: &[&str]| types.contains(&edge.type_name.as_str());
+    let is = |edge: &GarbageEdge, types: &[&str]| types.contains(&edge.kind.type_name.as_str());
     let any = |types: &[&str]| edges.iter().any(|edge| is(edge, types));
     let all = |types: &[&str]| edges.iter().all(|edge| is(edge, types));
     let named = |name: &str| edges.iter().any(|edge| edge.name.as_deref() == Some(name));
     let unknown = |edge: &GarbageEdge| {
-        edge.type_name.is_empty() || edge.type_name == gctrace_event::ObjectKind::UNREADABLE
+        edge.kind.type_name.is_empty() || edge.kind.type_name == KindName::UNREADABLE
     };
     // Instances of a class that refer to it are no cycle: the class refers to itself.
     if named(".__mro__") || named(".__bases__") || edges.len() <= 3 && any(&CLASSES) {
@@ -99,12 +81,12 @@ pub(crate) fn shape(edges: &[GarbageEdge]) -> CycleShape {
 
 /// See [`crate::report::GarbageCycle::location`].
 pub(crate) fn location(edges: &[GarbageEdge]) -> Option<Location> {
-    let of = |edge: &GarbageEdge| {
-        let file = edge.file.clone()?;
+    let of = |GarbageEdge { kind, .. }: &GarbageEdge| {
+        let file = kind.file.clone()?;
         Some(Location {
             library: paths::is_library(&file),
-            function: gctrace_units::if_known(edge.function.clone()),
-            line: edge.line,
+            function: gctrace_units::if_known(kind.function.clone()),
+            line: kind.line,
             file,
         })
     };
@@ -119,10 +101,7 @@ mod tests {
 
     fn cycle(objects: &[(&str, &str)]) -> CycleShape {
         let edge = |(type_name, name): &(&str, &str)| GarbageEdge {
-            type_name: (*type_name).to_owned(),
-            function: None,
-            file: None,
-            line: None,
+            kind: KindName { type_name: (*type_name).to_owned(), ..KindName::default() },
             name: (!name.is_empty()).then(|| (*name).to_owned()),
         };
         shape(&objects.iter().map(edge).collect::<Vec<_>>())

@@ -1,7 +1,7 @@
 //! The garbage of several processes as one.
 
 use super::figures::{CYCLES_REPORTED, KINDS_REPORTED};
-use super::report::{GarbageCycle, GarbageEstimate, GarbageKind, GarbageReport};
+use super::report::{GarbageCycle, GarbageEstimate, GarbageReport};
 use crate::figure::Basis;
 use crate::time::{add_known, add_to};
 use gctrace_stats::ratio;
@@ -38,7 +38,7 @@ fn merge(sum: &mut GarbageReport, other: GarbageReport) {
     add_known(&mut sum.cost_ns, other.cost_ns);
     (sum.steps, sum.verdict) = (None, None);
     for kind in other.kinds {
-        match sum.kinds.iter_mut().find(|total| is_same(total, &kind)) {
+        match sum.kinds.iter_mut().find(|total| total.name == kind.name) {
             Some(total) => {
                 add_to(&mut total.objects, kind.objects);
                 add_known(&mut total.bytes, kind.bytes);
@@ -88,11 +88,6 @@ fn merge_cycles(sum: &mut GarbageReport, other: Option<Vec<GarbageCycle>>) {
     for cycle in cycles.drain(CYCLES_REPORTED.min(cycles.len())..) {
         add_to(&mut sum.other_cycle_objects, objects(&cycle));
     }
-}
-
-fn is_same(one: &GarbageKind, other: &GarbageKind) -> bool {
-    (&one.type_name, &one.function, &one.file, one.line)
-        == (&other.type_name, &other.function, &other.file, other.line)
 }
 
 /// The sum of the known ones.

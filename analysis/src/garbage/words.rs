@@ -1,10 +1,11 @@
 //! The words for garbage: kinds of objects, and cycles.
 
-use super::report::{BirthLines, GarbageCycle, GarbageKind, MainCycles, PerStep};
+use super::report::{BirthLines, GarbageCycle, MainCycles, PerStep};
 use super::shape::{CycleShape, GarbageEdge};
 use crate::figure::{Basis, Location};
 use crate::paths;
 use crate::units::{count, percent, short_count, three_digits};
+use gctrace_event::KindName;
 
 /// Lines named in a verdict.
 const LINES: usize = 2;
@@ -140,7 +141,7 @@ pub fn explanation(type_name: &str) -> Option<String> {
 }
 
 /// The same as `kind`, the function shortened from its start until it fits: `cell …closure (train.py:10)`.
-pub fn kind_within(of: &GarbageKind, width: usize) -> String {
+pub fn kind_within(of: &KindName, width: usize) -> String {
     let label = |function: Option<&str>| kind(&of.type_name, function, of.file.as_deref(), of.line);
     let whole = label(of.function.as_deref());
     let Some(function) = of.function.as_deref() else {
@@ -181,22 +182,23 @@ pub(crate) fn born(births: &BirthLines) -> Vec<String> {
 /// -> tuple[] -> back`. Code that several objects belong to is named with the function, if there is
 /// one, otherwise with the first.
 pub fn path(edges: &[GarbageEdge]) -> String {
-    let names = |edge: &&GarbageEdge| edge.function.is_some();
-    let function = edges.iter().filter(names).find(|edge| edge.type_name == "function");
+    let names = |edge: &&GarbageEdge| edge.kind.function.is_some();
+    let function = edges.iter().filter(names).find(|edge| edge.kind.type_name == "function");
     let named = function.or_else(|| edges.iter().find(names));
     let object = |edge: &GarbageEdge| {
+        let of = &edge.kind;
         let repeated = named.is_some_and(|named| {
             !std::ptr::eq(named, edge)
-                && (&named.function, &named.file) == (&edge.function, &edge.file)
+                && (&named.kind.function, &named.kind.file) == (&of.function, &of.file)
         });
-        let type_name = match edge.type_name.as_str() {
+        let type_name = match of.type_name.as_str() {
             "" => "?",
             known => known,
         };
         let label = if repeated {
             type_name.to_owned()
         } else {
-            kind(type_name, edge.function.as_deref(), edge.file.as_deref(), edge.line)
+            kind(type_name, of.function.as_deref(), of.file.as_deref(), of.line)
         };
         format!("{label}{}", gctrace_units::if_known(edge.name.as_deref()))
     };
@@ -225,10 +227,12 @@ mod tests {
 
     fn edge(type_name: &str, function: Option<&str>, name: &str) -> GarbageEdge {
         GarbageEdge {
-            type_name: type_name.to_owned(),
-            function: function.map(str::to_owned),
-            file: function.map(|_| "/srv/train.py".to_owned()),
-            line: function.map(|_| 10),
+            kind: KindName {
+                type_name: type_name.to_owned(),
+                function: function.map(str::to_owned),
+                file: function.map(|_| "/srv/train.py".to_owned()),
+                line: function.map(|_| 10),
+            },
             name: Some(name.to_owned()),
         }
     }

@@ -2,8 +2,8 @@
 //! figures.
 
 use super::snapshot::{
-    CycleFigures, FreezeFigures, GarbageFigures, KindFigures, KindName, PressureFigures,
-    SelectedGarbage, TrendFigures,
+    CycleFigures, FreezeFigures, GarbageFigures, KindFigures, PressureFigures, SelectedGarbage,
+    TrendFigures,
 };
 use crate::accumulate::process_sums::ProcessSums;
 use crate::garbage::GarbageSums;
@@ -43,25 +43,12 @@ fn kind(kind: GarbageKind) -> KindFigures {
         objects: kind.objects,
         per_second: kind.estimate.and_then(|estimate| estimate.per_s),
         births: kind.births,
-        kind: KindName {
-            type_name: kind.type_name,
-            function: kind.function,
-            file: kind.file,
-            line: kind.line,
-        },
+        kind: kind.name,
     }
 }
 
 fn cycle(cycle: GarbageCycle) -> CycleFigures {
-    let edge = |edge: GarbageEdge| {
-        let kind = KindName {
-            type_name: edge.type_name,
-            function: edge.function,
-            file: edge.file,
-            line: edge.line,
-        };
-        (kind, gctrace_units::if_known(edge.name))
-    };
+    let edge = |edge: GarbageEdge| (edge.kind, gctrace_units::if_known(edge.name));
     CycleFigures {
         shape: cycle.shape,
         count: cycle.count,

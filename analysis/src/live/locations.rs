@@ -6,7 +6,7 @@
 use super::snapshot::{CodeLine, LineFigures};
 use crate::report::{Location, PauseTotal};
 use crate::stacks::{LocationId, Locations, StackLines};
-use gctrace_event::{CycleEdge, CycleSignature, Frame, FrameId, ObjectKind};
+use gctrace_event::{CycleEdge, CycleSignature, Frame, FrameId, KindName, ObjectKind};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -141,9 +141,12 @@ const EDGES: usize = 32;
 pub(super) fn brief_kind(kind: &ObjectKind) -> ObjectKind {
     let cut = |text: &String| first_bytes(text, KIND_BYTES).to_owned();
     ObjectKind {
-        type_name: cut(&kind.type_name),
-        function: kind.function.as_ref().map(cut),
-        file: kind.file.as_ref().map(cut),
+        name: KindName {
+            type_name: cut(&kind.name.type_name),
+            function: kind.name.function.as_ref().map(cut),
+            file: kind.name.file.as_ref().map(cut),
+            line: kind.name.line,
+        },
         ..*kind
     }
 }

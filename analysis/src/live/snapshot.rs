@@ -6,8 +6,7 @@ mod garbage;
 mod pauses;
 
 pub use garbage::{
-    CycleFigures, FreezeFigures, GarbageFigures, KindFigures, KindName, SelectedGarbage,
-    TrendFigures,
+    CycleFigures, FreezeFigures, GarbageFigures, KindFigures, SelectedGarbage, TrendFigures,
 };
 pub use pauses::{
     CodeLine, CollectionCounts, GENERATION_NAMES, GENERATIONS, Histogram, LongPause,

@@ -8,7 +8,7 @@ use crate::gpu::timeline::{
 use crate::spans::index::{Index, SmallNumber};
 use crate::time::{duration_ns, signed};
 use gctrace_event::{
-    Counter, EventSource, Frame, Garbage, KindCount, LayerRow, Layers, LayersRemark, ObjectKind,
+    Counter, EventSource, Frame, Garbage, KindCount, KindName, LayerRow, Layers, LayersRemark,
     Pause,
 };
 use std::io::Write;
@@ -82,7 +82,7 @@ table! { FRAMES, frame(trace: usize, frame: &'a Frame) {}
 }
 
 table! { GARBAGE, garbage(
-    of: RowProcess, garbage: &Garbage, kind: &'a ObjectKind, count: &KindCount
+    of: RowProcess, garbage: &Garbage, kind: &'a KindName, count: &KindCount
 ) {}
     ..of,
     tid: Id = garbage.tid,

@@ -45,12 +45,12 @@ pub(super) fn code(garbage: &GarbageReport, main: &MainCycles) -> String {
 fn instances(garbage: &GarbageReport, cycle: &GarbageCycle) -> Vec<String> {
     let is_on_it = |kind: &&GarbageKind| {
         let mut edges = cycle.edges.iter();
-        edges.any(|edge| edge.function.is_none() && edge.type_name == kind.type_name)
+        edges.any(|edge| edge.kind.function.is_none() && edge.kind.type_name == kind.name.type_name)
     };
     let kinds = garbage.kinds.iter().filter(is_on_it);
     let lines = kinds.flat_map(|kind| {
         let lines = kind.births.iter().flat_map(born);
-        lines.map(move |line| format!("{} born at {line}", kind.type_name))
+        lines.map(move |line| format!("{} born at {line}", kind.name.type_name))
     });
     lines.collect()
 }
@@ -158,7 +158,7 @@ fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
         (&["function", "cell"], CycleShape::Closure),
     ];
     let worth = || kinds.iter().filter(|kind| kind.ratio >= PART);
-    let of_type = |name: &&str| worth().find(|kind| kind.type_name == *name);
+    let of_type = |name: &&str| worth().find(|kind| kind.name.type_name == *name);
     let of_shape = |types: &[&str]| types.iter().find_map(of_type);
     let telling = SHAPES.iter().find_map(|(types, shape)| Some((of_shape(types)?, *shape)));
     let class = worth().find(|kind| kind.is_class()).map(|kind| (kind, CycleShape::Instances));
@@ -178,18 +178,7 @@ fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
         .births
         .as_ref()
         .map_or(String::new(), |births| format!(", {}", cycles::births(births)));
-    (
-        format!(
-            "{}{born}",
-            cycles::kind(
-                &kind.type_name,
-                kind.function.as_deref(),
-                kind.file.as_deref(),
-                kind.line
-            )
-        ),
-        shape,
-    )
+    (format!("{}{born}", cycles::kind_within(&kind.name, usize::MAX)), shape)
 }
 
 /// Finalizers end in an object of a class; other code belongs to generators.

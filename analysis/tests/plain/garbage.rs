@@ -4,7 +4,9 @@
 
 use gctrace_analysis::live::{Live, SnapshotRequest};
 use gctrace_analysis::report::{Basis, CycleShape, GarbageReport, Report};
-use gctrace_event::{CycleCount, Garbage, KindCount, ObjectKind, Pause, PauseMemory, Record};
+use gctrace_event::{
+    CycleCount, Garbage, KindCount, KindName, ObjectKind, Pause, PauseMemory, Record,
+};
 use proptest::prelude::*;
 use test_kit::garbage::ClosuresRun;
 use test_kit::reports::START;
@@ -31,15 +33,15 @@ fn the_same_closures_in_every_step() {
     assert_eq!(garbage.steps, Some(200));
     assert_eq!(garbage.other_objects, 0);
     let cell = &garbage.kinds[0];
-    assert_eq!(cell.type_name, "cell");
-    assert_eq!(cell.function.as_deref(), Some("Trainer.step.<locals>.closure"));
+    assert_eq!(cell.name.type_name, "cell");
+    assert_eq!(cell.name.function.as_deref(), Some("Trainer.step.<locals>.closure"));
     assert_eq!((cell.objects, cell.bytes), (1200, Some(48_000)));
     let per_step = cell.per_step.unwrap();
     assert!((per_step.mean - 6.0).abs() < 0.05, "{per_step:?}");
     assert!(per_step.constant);
     assert_eq!(per_step.basis, Basis::Measured);
     let error = garbage.kinds.last().unwrap();
-    assert_eq!((error.type_name.as_str(), error.objects), ("ModuleNotFoundError", 200));
+    assert_eq!((error.name.type_name.as_str(), error.objects), ("ModuleNotFoundError", 200));
     assert_eq!(error.per_step.unwrap().mean, 0.0, "of the imports only");
     assert!(!error.per_step.unwrap().constant);
 
@@ -212,7 +214,7 @@ fn births_are_those_of_the_type() {
     let garbage = report.garbage.as_mut().unwrap();
     let tensors = garbage.kinds.iter_mut().find(|kind| kind.births.is_some());
     let tensors = tensors.unwrap();
-    assert_eq!(tensors.type_name, "torch.Tensor");
+    assert_eq!(tensors.name.type_name, "torch.Tensor");
     let births = tensors.births.take().unwrap();
     let seen: Vec<_> = births
         .lines
@@ -314,8 +316,7 @@ fn kind(id: u32) -> Record {
     Record::ObjectKind(ObjectKind {
         pid: 1,
         id,
-        type_name: format!("T{}", id % 30),
-        ..ObjectKind::default()
+        name: KindName { type_name: format!("T{}", id % 30), ..KindName::default() },
     })
 }
 
@@ -387,7 +388,7 @@ fn live_figures_are_those_of_the_report() {
     let process = &snapshot.processes[0];
     let figures = process.garbage.as_ref().unwrap();
     let by_type = |name: &str| {
-        let of_type = reported.kinds.iter().filter(|kind| kind.type_name == name);
+        let of_type = reported.kinds.iter().filter(|kind| kind.name.type_name == name);
         of_type.map(|kind| kind.objects).sum::<u64>()
     };
     assert_eq!(figures.objects["other"], reported.other_objects);
@@ -402,7 +403,7 @@ fn live_figures_are_those_of_the_report() {
     let detail = snapshot.detail.unwrap().garbage.unwrap();
     assert_eq!(detail.objects, reported.objects);
     for (one, other) in detail.kinds.iter().zip(&reported.kinds) {
-        assert_eq!((&one.kind.type_name, one.objects), (&other.type_name, other.objects));
+        assert_eq!((&one.kind, one.objects), (&other.name, other.objects));
     }
     let (one, other) = (&detail.cycles.unwrap()[0], &reported.cycles.as_ref().unwrap()[0]);
     assert_eq!((one.count, one.edges.len()), (other.count, other.edges.len()));

@@ -1,4 +1,5 @@
 use super::*;
+use gctrace_event::KindName;
 use proptest::prelude::*;
 
 fn text() -> impl Strategy<Value = String> {
@@ -21,7 +22,7 @@ prop_compose! {
         file in proptest::option::of(text()),
         line in proptest::option::of(any::<u32>()),
     ) -> ObjectKind {
-        ObjectKind { pid: 7, id: 0, type_name, function, file, line }
+        ObjectKind { pid: 7, id: 0, name: KindName { type_name, function, file, line } }
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::Builder;
-use gctrace_event::ObjectKind;
+use gctrace_event::KindName;
 
 fn holds(made: &mut Builder, list: NodeIndex, count: u32) {
     for index in 0..count {
@@ -31,10 +31,10 @@ fn usual_leaks_have_their_name() {
     let kept = made.object("dict");
     made.refer(wrapper, ".cache", kept);
     holds(&mut made, kept, 400);
-    let class = made.of_kind(ObjectKind {
+    let class = made.of_kind(KindName {
         type_name: "type".to_owned(),
         function: Some("Trainer".to_owned()),
-        ..ObjectKind::default()
+        ..KindName::default()
     });
     made.refer(namespace, "['Trainer']", class);
     let (attributes, seen) = (made.object("dict"), made.object("list"));
@@ -71,10 +71,10 @@ fn places_of_the_standard_library_have_their_name() {
     made.refer(program, "['notes']", notes);
     made.refer(notes, ".data", data);
     holds(&mut made, data, 300);
-    let frame = made.of_kind(ObjectKind {
+    let frame = made.of_kind(KindName {
         type_name: "frame".to_owned(),
         function: Some("setup.<locals>.fuse".to_owned()),
-        ..ObjectKind::default()
+        ..KindName::default()
     });
     let layers = made.object("list");
     made.refer(program, "['error']", frame);
@@ -142,10 +142,10 @@ fn objects_that_c_code_holds_are_one_suspect() {
     let mut made = Builder::default();
     made.module("train");
     for _ in 0..50 {
-        let method = made.of_kind(ObjectKind {
+        let method = made.of_kind(KindName {
             type_name: "method".to_owned(),
             function: Some("Connection.close".to_owned()),
-            ..ObjectKind::default()
+            ..KindName::default()
         });
         made.0.nodes[method as usize].references = Some(1);
         let connection = made.object("app.Connection");

@@ -6,7 +6,7 @@
 use crate::take::FastMap;
 use crate::take::limits::{Exceeded, Limits};
 use crate::{HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapRoot, NodeIndex, TextIndex};
-use gctrace_event::{KindId, ObjectKind};
+use gctrace_event::{KindId, KindName, ObjectKind};
 use std::collections::HashMap;
 
 /// Objects per block of [`AddressIndex`], and their distance: CPython's allocators align to 16 bytes.
@@ -74,7 +74,7 @@ pub(crate) struct GraphBuilder {
     pub(crate) graph: HeapGraph,
     index: AddressIndex,
     texts: HashMap<String, TextIndex>,
-    kinds: HashMap<ObjectKind, KindId>,
+    kinds: HashMap<KindName, KindId>,
     /// For each node, the references to it that were found and are counted.
     found: Vec<u32>,
     pid: u32,
@@ -121,15 +121,13 @@ impl GraphBuilder {
         index
     }
 
-    pub(crate) fn kind(&mut self, mut kind: ObjectKind) -> KindId {
-        if let Some(id) = self.kinds.get(&kind) {
+    pub(crate) fn kind(&mut self, name: KindName) -> KindId {
+        if let Some(id) = self.kinds.get(&name) {
             return *id;
         }
         let id = self.graph.kinds.len() as KindId + 1;
-        self.kinds.insert(kind.clone(), id);
-        kind.id = id;
-        kind.pid = self.pid;
-        self.graph.kinds.push(kind);
+        self.kinds.insert(name.clone(), id);
+        self.graph.kinds.push(ObjectKind { pid: self.pid, id, name });
         id
     }
 

@@ -6,7 +6,7 @@ use crate::take::layout::{
 };
 use crate::take::text::read_text;
 use gctrace_cpython::Memory as _;
-use gctrace_event::ObjectKind;
+use gctrace_event::KindName;
 
 /// How objects of a type, and of types derived from it, refer to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,7 +292,7 @@ fn own_dict_offset(image: &mut Image, bases: &[u64], bits: u64) -> Option<u64> {
 pub(crate) fn unreadable(address: u64) -> TypeInfo {
     TypeInfo {
         address,
-        name: ObjectKind::UNREADABLE.to_owned(),
+        name: KindName::UNREADABLE.to_owned(),
         shape: Shape::Plain,
         basic_size: HEADER,
         item_size: 0,

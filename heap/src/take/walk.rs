@@ -15,7 +15,7 @@ use crate::take::types::{Shape, TypeInfo, read_type, unreadable};
 use crate::take::{FastMap, containers};
 use crate::{HeapEdgeName, HeapNode, HeapPlace, NodeIndex};
 use gctrace_cpython::{InstanceLayout, Keys, Memory as _};
-use gctrace_event::{KindId, ObjectKind};
+use gctrace_event::{KindId, KindName};
 use std::rc::Rc;
 
 /// Longest key of a dict that becomes a name, in bytes.
@@ -454,7 +454,7 @@ impl<'image> Walk<'image> {
         if let Some(known) = self.kinds.get(&(kind, place)) {
             return *known;
         }
-        let mut made = ObjectKind { type_name: info.name.clone(), ..ObjectKind::default() };
+        let mut made = KindName { type_name: info.name.clone(), ..KindName::default() };
         if place.code != 0 {
             let code = self.code(place.code);
             if let Some(object) = &code.object {

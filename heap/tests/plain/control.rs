@@ -48,7 +48,7 @@ fn state(pid: u32) -> char {
 fn nodes_of(graph: &HeapGraph, type_name: &str) -> Vec<u32> {
     let is_of = |node: &u32| {
         let kind = graph.nodes[*node as usize].kind as usize;
-        graph.kinds[kind - 1].type_name == type_name
+        graph.kinds[kind - 1].name.type_name == type_name
     };
     (0..graph.nodes.len() as u32).filter(is_of).collect()
 }
@@ -114,18 +114,15 @@ fn known_leaks_are_held_by_a_path_that_names_them() {
         let model = only("__main__.Model", 20);
         let is_cache = |name: &String| name == "['cached']" || name == "['bounded']";
         assert!(model.iter().any(is_cache), "{context}: {model:?}");
-        let hook = graph.kinds.iter().find(|kind| {
+        let names = || graph.kinds.iter().map(|kind| &kind.name);
+        let hook = names().find(|kind| {
             kind.type_name == "cell" && kind.function.is_some() || kind.type_name == "function"
         });
         assert!(hook.is_some_and(|kind| kind.file.is_some() && kind.line.is_some()));
-        let step = graph
-            .kinds
-            .iter()
+        let step = names()
             .find(|kind| kind.type_name == "frame" && kind.function.as_deref() == Some("step"));
         assert!(step.is_some_and(|kind| kind.line.is_some()), "{context}");
-        let class = graph
-            .kinds
-            .iter()
+        let class = names()
             .find(|kind| kind.type_name == "type" && kind.function.as_deref() == Some("Batch"));
         assert!(class.is_some_and(|kind| kind.line.is_some()), "{context}");
     }

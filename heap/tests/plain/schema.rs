@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_event::ObjectKind;
+use gctrace_event::{KindName, ObjectKind};
 use gctrace_heap::report::{HeapAnswer, HeapReport};
 use gctrace_heap::{
     Dominators, Heap, HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapPlace, HeapRoot, diff,
@@ -23,7 +23,7 @@ fn published_schema_is_up_to_date() {
 fn heap(items: u32) -> Heap {
     let kind = |id, type_name: &str| ObjectKind {
         id,
-        type_name: type_name.to_owned(),
+        name: KindName { type_name: type_name.to_owned(), ..KindName::default() },
         ..ObjectKind::default()
     };
     let node = |index: u32, kind, references| HeapNode {

@@ -66,7 +66,7 @@ impl<'graph> Heap<'graph> {
     fn kind(&self, node: usize) -> String {
         let kind = &self.graph.kinds[self.graph.nodes[node].kind as usize - 1];
         assert_eq!(kind.id, self.graph.nodes[node].kind);
-        kind.type_name.clone()
+        kind.name.type_name.clone()
     }
 
     fn name(&self, name: HeapEdgeName) -> String {

@@ -2,8 +2,8 @@
 
 use crate::reports::{MS, START, pause, process};
 use gctrace_event::{
-    BirthCount, CycleCount, CycleEdge, CycleSignature, Garbage, GcSettings, KindCount, NamedMarker,
-    ObjectKind, Pause, Record, StepMark,
+    BirthCount, CycleCount, CycleEdge, CycleSignature, Garbage, GcSettings, KindCount, KindName,
+    NamedMarker, ObjectKind, Pause, Record, StepMark,
 };
 
 /// Process id of the program.
@@ -37,24 +37,21 @@ impl Default for ClosuresRun {
 
 /// The kinds of its garbage: cell, function, tuple, tensor, and an exception of the imports.
 pub fn kinds() -> [ObjectKind; 5] {
-    let plain = |id, type_name: &str| ObjectKind {
-        pid: PID,
-        id,
-        type_name: type_name.to_owned(),
-        ..ObjectKind::default()
-    };
-    let closure = |id, type_name| ObjectKind {
+    let kind = |id, name| ObjectKind { pid: PID, id, name };
+    let plain =
+        |type_name: &str| KindName { type_name: type_name.to_owned(), ..Default::default() };
+    let closure = |type_name| KindName {
         function: Some("Trainer.step.<locals>.closure".to_owned()),
         file: Some("/srv/train.py".to_owned()),
         line: Some(10),
-        ..plain(id, type_name)
+        ..plain(type_name)
     };
     [
-        closure(1, "cell"),
-        closure(2, "function"),
-        plain(3, "tuple"),
-        plain(4, "torch.Tensor"),
-        plain(5, "ModuleNotFoundError"),
+        kind(1, closure("cell")),
+        kind(2, closure("function")),
+        kind(3, plain("tuple")),
+        kind(4, plain("torch.Tensor")),
+        kind(5, plain("ModuleNotFoundError")),
     ]
 }
 
@@ -160,10 +157,12 @@ pub fn with_births(mut records: Vec<Record>) -> Vec<Record> {
         Record::ObjectKind(ObjectKind {
             pid: PID,
             id,
-            type_name: "torch.Tensor".to_owned(),
-            function: Some(function.to_owned()),
-            file: Some("/srv/model.py".to_owned()),
-            line: Some(line),
+            name: KindName {
+                type_name: "torch.Tensor".to_owned(),
+                function: Some(function.to_owned()),
+                file: Some("/srv/model.py".to_owned()),
+                line: Some(line),
+            },
         })
     };
     for record in &mut records {

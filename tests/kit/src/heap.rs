@@ -1,7 +1,7 @@
 //! A heap with the classic examples: a list and a dict that contain themselves, a ring, and the
 //! cache in a default argument.
 
-use gctrace_event::ObjectKind;
+use gctrace_event::{KindName, ObjectKind};
 use gctrace_heap::{
     Heap, HeapEdge, HeapEdgeName, HeapGraph, HeapHeader, HeapNode, HeapPlace, HeapRoot,
 };
@@ -65,12 +65,14 @@ pub fn classic() -> Heap {
         graph.kinds.push(ObjectKind {
             pid: 4242,
             id,
-            type_name: type_name.to_owned(),
-            function: function.map(str::to_owned),
-            file: function
-                .filter(|_| type_name == "function")
-                .map(|_| "/home/me/train.py".to_owned()),
-            line: function.filter(|_| type_name == "function").map(|_| 12),
+            name: KindName {
+                type_name: type_name.to_owned(),
+                function: function.map(str::to_owned),
+                file: function
+                    .filter(|_| type_name == "function")
+                    .map(|_| "/home/me/train.py".to_owned()),
+                line: function.filter(|_| type_name == "function").map(|_| 12),
+            },
         });
         graph.nodes.push(HeapNode {
             address: 0x7f3a_5c01_2000 + u64::from(id) * 64,

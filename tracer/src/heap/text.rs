@@ -239,7 +239,7 @@ fn dominators(found: &DominatorsAnswer) -> Vec<Block> {
         .right("share", |row| percent(ratio(row.retained.bytes, found.alive_bytes)))
         .right("objects", |row| count(row.retained.objects))
         .right("own", |row| row.object.bytes.map(bytes).or_dash())
-        .left("object", |row| format!("{} ({})", row.place, row.object.type_name));
+        .left("object", |row| format!("{} ({})", row.place, row.object.kind.type_name));
     blocks.push(table.into());
     let text = "Retained: what would be freed with an object, itself included; own memory of the \
                 objects, not of what lies outside the heap, such as data of tensors.";
@@ -294,7 +294,7 @@ fn diff(diff: &DiffAnswer) -> Vec<Block> {
             .right("bytes", |owner| bytes(owner.born.bytes))
             .left("mostly", |owner| owner.mostly.clone())
             .left("held by", |owner| match &owner.owner {
-                Some(object) => format!("{} ({})", owner.place, object.type_name),
+                Some(object) => format!("{} ({})", owner.place, object.kind.type_name),
                 None => "several objects".to_owned(),
             });
         blocks.push(table.into());

@@ -73,7 +73,7 @@ fn truth(path: &Path) -> (HashMap<u64, String>, HashSet<u64>, usize) {
 /// Types of the objects of a heap that `gc.get_objects()` returns, by address, and the number of frozen
 /// ones.
 fn tracked(graph: &HeapGraph) -> (HashMap<u64, String>, usize) {
-    let kind = |kind: u32| graph.kinds[kind as usize - 1].type_name.clone();
+    let kind = |kind: u32| graph.kinds[kind as usize - 1].name.type_name.clone();
     let (mut all, mut frozen) = (HashMap::new(), 0);
     for node in &graph.nodes {
         match node.place {

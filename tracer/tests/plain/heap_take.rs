@@ -242,7 +242,7 @@ raise SystemExit(7)
         assert_eq!(output.stdout.trim_ascii(), b"0", "{}", python.name);
         assert!(text.contains("full collection 3"), "{}: {text}", python.name);
         let graph = read(&file);
-        let kept = graph.kinds.iter().find(|kind| kind.type_name == "__main__.Kept");
+        let kept = graph.kinds.iter().find(|kind| kind.name.type_name == "__main__.Kept");
         let kept = kept.map_or(0, |kind| kind.id);
         let kept = graph.nodes.iter().filter(|node| node.kind == kept).count();
         assert_eq!(kept, 3, "{}: {text}", python.name);

@@ -3,7 +3,8 @@
 use super::FrameId;
 use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Identifies an [`ObjectKind`] within its process; counted from 1. A kind that is sent again under
 /// the same number is the same kind.
@@ -12,7 +13,7 @@ pub type KindId = u32;
 /// Identifies a [`CycleSignature`] within its process; counted from 1.
 pub type CycleId = u32;
 
-/// The common properties of objects: their type and, for objects that belong to code, the code. Written before the
+/// The common properties of objects; in a [`BirthCount`] their code is the line of the allocation. Written before the
 /// first record that refers to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode)]
 pub struct ObjectKind {
@@ -21,28 +22,50 @@ pub struct ObjectKind {
     pub pid: u32,
     /// Number of the kind, from 1 in each process.
     pub id: KindId,
+    /// Their type and code.
+    #[serde(flatten)]
+    pub name: KindName,
+}
+
+/// The type of objects and, for those that belong to code, the code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct KindName {
     /// Qualified name of the type, preceded by its module unless that is `builtins`: `cell`,
-    /// `torch.Tensor`, `__main__.Trainer`. `[type not readable]` if it could not be read.
+    /// `torch.Tensor`, `__main__.Trainer`. `[type not readable]` if it could not be read; empty if the
+    /// kind is unknown.
     pub type_name: String,
     /// The qualified name (before CPython 3.11 the name) of functions, frames, generators, coroutines, tracebacks, code
-    /// objects and classes, of cells with one of them, and of bound methods. In a [`BirthCount`] the function that
-    /// allocated the objects.
+    /// objects and classes, of cells with one of them, and of bound methods; `null` or missing if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// `co_filename` of that code.
+    /// `co_filename` of that code; `null` or missing if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Its first line; for frames, generators, coroutines and tracebacks the line being executed, for births the line
-    /// of the allocation.
+    /// Its first line; for frames, generators, coroutines and tracebacks the line being executed; `null` or missing if
+    /// there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
 
 declare! { ObjectKind: Phase::Meta, "gctrace_object_kind", "a kind of object", pid: pid, by: "--garbage" }
 
-impl ObjectKind {
+impl KindName {
     /// `type_name` of a type with an unreadable name.
     pub const UNREADABLE: &'static str = "[type not readable]";
+
+    /// Serializes it with `null` for each missing member.
+    ///
+    /// # Errors
+    /// Of the serializer.
+    pub fn with_nulls<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(4))?;
+        map.serialize_entry("type_name", &self.type_name)?;
+        map.serialize_entry("function", &self.function)?;
+        map.serialize_entry("file", &self.file)?;
+        map.serialize_entry("line", &self.line)?;
+        map.end()
+    }
 }
 
 /// Objects of one kind in the garbage of one collection.

@@ -1,6 +1,7 @@
 //! Figures of what the collector frees, and of how the heap grows.
 
 use crate::report::{BirthLines, CycleShape};
+use gctrace_event::KindName;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -35,26 +36,10 @@ pub struct SelectedGarbage {
     pub cycles: Option<Vec<CycleFigures>>,
 }
 
-/// Common traits of objects: their type and, if they belong to code, the code.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct KindName {
-    /// Qualified name of the type, with its module unless that is `builtins`; at most 256 bytes.
-    pub type_name: String,
-    /// The function or class that the objects belong to; absent if none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub function: Option<String>,
-    /// The file of that code; absent if none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    /// Its line; absent if none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u32>,
-}
-
 /// Objects of one kind in the examined garbage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct KindFigures {
-    /// Their kind.
+    /// Their kind; its texts have at most 256 bytes.
     pub kind: KindName,
     /// Their number.
     pub objects: u64,

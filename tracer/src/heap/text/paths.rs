@@ -46,7 +46,7 @@ pub(super) fn path(path: &HeapPath) -> Vec<Block> {
 /// `list at 0x7f3a5c012340, 48,000 references`.
 fn object(object: &HeapObject, is_last: bool) -> String {
     let mut text = title(object);
-    let is_named = object.function.is_some() || object.type_name == "module";
+    let is_named = object.kind.function.is_some() || object.kind.type_name == "module";
     if is_last || !is_named {
         text += &format!(" at {}", object.address);
     }
@@ -73,16 +73,16 @@ fn times(number: u64) -> String {
 
 /// `function collect (train.py:12)`, `module train`, `list`.
 pub(super) fn title(object: &HeapObject) -> String {
-    let type_name = match (object.type_name.as_str(), &object.function) {
+    let type_name = match (object.kind.type_name.as_str(), &object.kind.function) {
         ("type", Some(_)) => "class",
         (type_name, _) => type_name,
     };
     let mut title = type_name.to_owned();
-    if let Some(name) = object.function.as_ref().or(object.label.as_ref()) {
+    if let Some(name) = object.kind.function.as_ref().or(object.label.as_ref()) {
         title += &format!(" {name}");
     }
-    let file = object.file.as_deref().map(crate::text::file_name);
-    match (file, object.line) {
+    let file = object.kind.file.as_deref().map(crate::text::file_name);
+    match (file, object.kind.line) {
         (Some(file), Some(line)) => title += &format!(" ({file}:{line})"),
         (Some(file), None) => title += &format!(" ({file})"),
         (None, _) => {}

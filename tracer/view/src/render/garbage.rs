@@ -118,7 +118,7 @@ fn kinds(garbage: &GarbageReport) -> Vec<Block> {
         .right("bytes", |kind| known(kind.bytes))
         .right("share", |kind| Cell::share(percent(kind.ratio), kind.ratio, largest))
         .left("kind", |kind| {
-            let kind = kind.clone();
+            let kind = kind.name.clone();
             Cell::fitted(move |width| cycles::kind_within(&kind, width.saturating_sub(BESIDE_KIND)))
         });
     let mut table = table.table();
@@ -136,13 +136,13 @@ fn kinds(garbage: &GarbageReport) -> Vec<Block> {
     let mut blocks = vec![table.into()];
     for kind in garbage.kinds.iter().take(KINDS_SHOWN) {
         if let Some(births) = &kind.births {
-            let sentence = format!("{} {}", kind.type_name, cycles::births(births));
+            let sentence = format!("{} {}", kind.name.type_name, cycles::births(births));
             blocks.push(hanging(sentence, INDENT, "      "));
         }
     }
     let shown = garbage.kinds.iter().take(KINDS_SHOWN);
     let explained: BTreeSet<String> =
-        shown.filter_map(|kind| cycles::explanation(&kind.type_name)).collect();
+        shown.filter_map(|kind| cycles::explanation(&kind.name.type_name)).collect();
     if !explained.is_empty() {
         let sentences: Vec<String> = explained.into_iter().collect();
         blocks.push(paragraph(sentences.join(" ")));
@@ -216,14 +216,13 @@ fn functions(garbage: &GarbageReport) -> String {
     const LINES: usize = 2;
     /// Functions below this share of all objects are not named.
     const LEAST: f64 = 0.01;
-    let functions = garbage
-        .kinds
-        .iter()
-        .filter(|kind| kind.type_name == "function" && kind.file.is_some() && kind.ratio >= LEAST);
+    let functions = garbage.kinds.iter().filter(|kind| {
+        kind.name.type_name == "function" && kind.name.file.is_some() && kind.ratio >= LEAST
+    });
     let mut lines: Vec<String> = functions
         .filter_map(|kind| {
-            let file = kind.file.as_deref()?.rsplit('/').next()?;
-            Some(format!("{file}:{}", kind.line?))
+            let file = kind.name.file.as_deref()?.rsplit('/').next()?;
+            Some(format!("{file}:{}", kind.name.line?))
         })
         .collect();
     lines.dedup();
@@ -289,10 +288,10 @@ pub(super) fn in_short(report: &Report, width: usize) -> Option<String> {
     let all: f64 = rates.clone().sum();
     let most = rates.fold(0.0, f64::max);
     // Among about equally frequent kinds, a kind with a line.
-    let mut named = garbage.kinds.iter().filter(|kind| kind.file.is_some());
+    let mut named = garbage.kinds.iter().filter(|kind| kind.name.file.is_some());
     let kind = named.find(|kind| of(kind).is_some_and(|rate| rate >= most * NEARLY));
     // Else a class of the program or of a library, if it is a good part: lists say nothing.
-    let mut classes = garbage.kinds.iter().filter(|kind| kind.type_name.contains('.'));
+    let mut classes = garbage.kinds.iter().filter(|kind| kind.name.type_name.contains('.'));
     let class = || classes.find(|kind| of(kind).is_some_and(|rate| rate >= all * GOOD_PART));
     let kind = kind.or_else(class).or(garbage.kinds.first()).filter(|_| most > 0.0)?;
     let suggestion = match garbage.cycles {
@@ -301,19 +300,19 @@ pub(super) fn in_short(report: &Report, width: usize) -> Option<String> {
     };
     // A type may say nothing about the program, as cell: where it was born, or the functions beside
     // it, do.
-    let lines = match (&kind.file, &kind.births) {
+    let lines = match (&kind.name.file, &kind.births) {
         (Some(_), _) => String::new(),
         (None, Some(births)) => format!(", {}", cycles::births(births)),
         (None, None) => functions(garbage),
     };
-    let explanation = cycles::explanation(&kind.type_name)
+    let explanation = cycles::explanation(&kind.name.type_name)
         .map_or(String::new(), |sentence| format!(" {sentence}"));
     Some(format!(
         "What it frees: {} objects {}, {} of them {}{}{lines}.{explanation}{suggestion}",
         cycles::figure(all),
         rate_head(garbage),
         cycles::figure(of(kind)?),
-        cycles::kind_within(kind, width / 2),
+        cycles::kind_within(&kind.name, width / 2),
         mark(rate_basis(garbage)),
     ))
 }

@@ -9,7 +9,8 @@ use choices::Choices;
 use gctrace_event::{
     Annotation, Collective, Counter, Counters, CudaCall, CudaLaunches, CudaLayer, DeviceMemory,
     EventSource, FORMAT, Frame, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, Head, Kind, NamedMarker,
-    Note, Pause, ProcessCounters, ProcessExit, Record, StepMark, ThreadName, TraceEnd, TraceHeader,
+    Note, ObjectKind, Pause, ProcessCounters, ProcessExit, Record, StepMark, ThreadName, TraceEnd,
+    TraceHeader,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -48,6 +49,11 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
 fn of_kind(name: &str, numbers: Vec<u64>) -> Option<Result<Record, &'static str>> {
     let mut choices = Choices::new(numbers);
     let head = head(&mut choices);
+    // `Choices` does not know the members of a flattened type.
+    if name == Record::ObjectKind(ObjectKind::default()).kind().name {
+        let (id, name) = choices.any();
+        return Some(Ok(Record::ObjectKind(ObjectKind { pid: head.pid?, id, name })));
+    }
     Record::by_name(name.as_bytes(), &mut choices, |_| Ok(head))
 }
 

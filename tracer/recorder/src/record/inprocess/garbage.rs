@@ -3,7 +3,7 @@
 use super::texts::RingTexts;
 use gctrace_event::{
     BirthCount, CycleCount, CycleEdge, CycleId, CycleSignature, Garbage, KindCount, KindId,
-    ObjectKind,
+    KindName, ObjectKind,
 };
 use gctrace_ring::{RingCycleEdge, RingGarbage, TextId, TimeInterval};
 use std::collections::HashMap;
@@ -63,13 +63,16 @@ impl GarbageRecords {
     ) -> ObjectKind {
         let id = self.kind_id(id);
         self.last = self.last.max(id);
+        let unreadable = || KindName::UNREADABLE.to_owned();
         ObjectKind {
             pid: self.pid,
             id,
-            type_name: texts.owned(type_name).unwrap_or_else(|| ObjectKind::UNREADABLE.to_owned()),
-            function: texts.owned(function),
-            file: texts.owned(file),
-            line: (line > 0).then_some(line),
+            name: KindName {
+                type_name: texts.owned(type_name).unwrap_or_else(unreadable),
+                function: texts.owned(function),
+                file: texts.owned(file),
+                line: (line > 0).then_some(line),
+            },
         }
     }
 

@@ -142,7 +142,8 @@ impl PythonRing {
             From::ObjectKind { id, type_name, function, file, line } => {
                 let code = (function, file, line);
                 let mut kind = self.garbage.kind(&self.texts, id, type_name, code);
-                kind.file = kind.file.map(|file| frames.file(self.pid, &file).to_string());
+                kind.name.file =
+                    kind.name.file.map(|file| frames.file(self.pid, &file).to_string());
                 ring_events.push(RingEvent::of(kind));
             }
             From::Cycle { id, edges } => {

@@ -9,7 +9,7 @@ use gctrace_cpython::{FrameLayout, decode_unicode};
 use gctrace_ebpf::{
     CapturedFrame, CapturedKind, CodeId, GarbageCounts, GarbageEvent, KindOwner, TypeEvent, TypeId,
 };
-use gctrace_event::{Garbage, KindCount, KindId, ObjectKind, Pause, Record};
+use gctrace_event::{Garbage, KindCount, KindId, KindName, ObjectKind, Pause, Record};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -37,12 +37,12 @@ struct ProcessKinds {
     types: HashMap<TypeId, TypeNames>,
     captured: HashMap<(TypeId, Option<KindOwner>), KindId>,
     /// Types and code at several addresses are one kind if they look the same.
-    written: HashMap<ObjectKind, KindId>,
+    written: HashMap<KindName, KindId>,
 }
 
 /// The names of a type, and its first method.
 struct TypeNames {
-    /// With its module, as `ObjectKind` has it.
+    /// With its module, as `KindName` has it.
     full: String,
     /// Without.
     qualified: String,
@@ -153,8 +153,8 @@ impl ProcessKinds {
             return *id;
         }
         let name = self.types.get(&captured.type_id);
-        let name = name.map_or(ObjectKind::UNREADABLE, |names| &names.full);
-        let mut kind = ObjectKind { pid, type_name: name.to_owned(), ..ObjectKind::default() };
+        let name = name.map_or(KindName::UNREADABLE, |names| &names.full);
+        let mut kind = KindName { type_name: name.to_owned(), ..KindName::default() };
         let place = |frame| stacks.place(pid, frame);
         let place = match captured.owner {
             Some(KindOwner::Code(frame)) => place(frame),
@@ -176,8 +176,7 @@ impl ProcessKinds {
             None => {
                 let id = self.written.len() as KindId + 1;
                 self.written.insert(kind.clone(), id);
-                kind.id = id;
-                output.write(&Record::ObjectKind(kind));
+                output.write(&Record::ObjectKind(ObjectKind { pid, id, name: kind }));
                 id
             }
         };

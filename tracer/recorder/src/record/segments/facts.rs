@@ -166,7 +166,7 @@ pub(super) fn since(process: &Process, start_ns: u64) -> Process {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_event::{Garbage, KindCount, Pause, ProcessExit};
+    use gctrace_event::{Garbage, KindCount, KindName, Pause, ProcessExit};
 
     fn pause(stack: FrameId) -> Record {
         Record::Pause(Pause { stack: Some(stack), ..Pause::default() })
@@ -181,8 +181,7 @@ mod tests {
         assert!(facts.learn(&Record::ObjectKind(ObjectKind {
             pid: 7,
             id: 5,
-            type_name: "dict".into(),
-            ..ObjectKind::default()
+            name: KindName { type_name: "dict".into(), ..KindName::default() },
         })));
         let garbage = Record::Garbage(Garbage {
             pid: 7,

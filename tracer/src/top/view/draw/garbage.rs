@@ -4,9 +4,10 @@ use super::{log, plain, styled};
 use crate::text::OrDash as _;
 use crate::top::view::{text, theme};
 use crate::units;
-use gctrace_analysis::live::{CycleFigures, KindName, ProcessDetail, ProcessFigures, TrendFigures};
+use gctrace_analysis::live::{CycleFigures, ProcessDetail, ProcessFigures, TrendFigures};
 use gctrace_analysis::report::GarbageEdge;
 use gctrace_analysis::words::cycles;
+use gctrace_event::KindName;
 use ratatui::text::Line;
 
 /// Characters before a kind or a cycle.
@@ -95,13 +96,10 @@ fn kind(kind: &KindName) -> String {
 
 /// The line of a cycle if it has one, its kind and its objects.
 fn cycle(cycle: &CycleFigures) -> String {
-    let edges = cycle.edges.iter().map(|(kind, name)| GarbageEdge {
-        type_name: kind.type_name.clone(),
-        function: kind.function.clone(),
-        file: kind.file.clone(),
-        line: kind.line,
-        name: Some(name.clone()),
-    });
+    let edges = cycle
+        .edges
+        .iter()
+        .map(|(kind, name)| GarbageEdge { kind: kind.clone(), name: Some(name.clone()) });
     let edges: Vec<GarbageEdge> = edges.collect();
     let place = cycle.edges.iter().find_map(|(kind, _)| place(kind));
     let place = place.map_or(String::new(), |place| format!("{place} "));

@@ -69,8 +69,8 @@ fn the_first_screen_names_a_class_rather_than_containers() {
     let mut report = of(ClosuresRun { cycles: false, ..ClosuresRun::default() });
     let processes = report.processes.iter_mut().map(|process| &mut process.garbage);
     for garbage in processes.chain([&mut report.garbage]).flatten() {
-        garbage.kinds.retain(|kind| kind.file.is_none());
-        garbage.kinds.sort_by_key(|kind| kind.type_name.contains('.'));
+        garbage.kinds.retain(|kind| kind.name.file.is_none());
+        garbage.kinds.sort_by_key(|kind| kind.name.type_name.contains('.'));
     }
     let text = screen(&report);
     assert!(text.contains("of them torch.Tensor"), "{text}");

@@ -235,7 +235,7 @@ fn garbage_of_two_threads_precedes_its_pauses() {
     else {
         panic!("{records:?}")
     };
-    assert_eq!((first.id, first.type_name.as_str()), (11, "work"));
+    assert_eq!((first.id, first.name.type_name.as_str()), (11, "work"));
     assert_eq!(signature.id, 21);
     assert_eq!(signature.edges[0].kind, 12);
     assert_eq!(signature.edges[0].name.as_deref(), Some("a.py"));

@@ -2,16 +2,15 @@
 
 use gctrace_analysis::live::{
     CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GarbageFigures, GpuBusy, GpuFigures,
-    GpuIdle, HeapObjects, KindFigures, KindName, LineFigures, LongPause, Notice, PauseFigures,
-    PauseOutcomes, PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures, ProcessGpu,
-    RecorderCost, SelectedGarbage, Snapshot, SnapshotTotals, StepFigures, TimelineCell,
-    TrendFigures,
+    GpuIdle, HeapObjects, KindFigures, LineFigures, LongPause, Notice, PauseFigures, PauseOutcomes,
+    PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost,
+    SelectedGarbage, Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
 };
 use gctrace_analysis::report::{
     Basis, CycleShape, IdleCause, IdlePart, LatestLayers, LayerReport, LayerTotals, PauseTotal,
     StepSource,
 };
-use gctrace_event::GcReason;
+use gctrace_event::{GcReason, KindName};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;

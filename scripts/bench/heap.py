@@ -60,21 +60,23 @@ class Taken:
 
     def __init__(self, gctrace, pid, output):
         start = time.monotonic()
-        done = subprocess.run(
-            [*gctrace, "heap", "-p", str(pid), "-o", output, "--force"],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [*gctrace, "heap", "-p", str(pid), "-o", output, "--force"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            said = process.stderr.read()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
         self.wall = time.monotonic() - start
-        if done.returncode != 0:
-            if done.returncode != 1 or "runs on unharmed" not in done.stderr:
-                raise SystemExit(done.stderr)
+        # KiB (getrusage(2)).
+        self.cpu, self.memory = usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10
+        if process.returncode != 0:
+            if process.returncode != 1 or "runs on unharmed" not in said:
+                raise SystemExit(said)
             self.stopped = None
             return
-        announced = re.search(r"for at most about ([\d.]+) (\S+) \(predicted\)", done.stderr)
-        stopped = re.search(r"stopped for ([\d.]+) (\S+) \(measured\)", done.stderr)
-        copied = re.search(r"to copy ([\d.]+) (\w+)", done.stderr)
-        counts = re.search(r"([\d,]+) objects, ([\d,]+) references", done.stderr)
+        announced = re.search(r"for at most about ([\d.]+) (\S+) \(predicted\)", said)
+        stopped = re.search(r"stopped for ([\d.]+) (\S+) \(measured\)", said)
+        copied = re.search(r"to copy ([\d.]+) (\w+)", said)
+        counts = re.search(r"([\d,]+) objects, ([\d,]+) references", said)
         self.announced = float(announced[1]) * UNITS[announced[2]]
         self.stopped = float(stopped[1]) * UNITS[stopped[2]]
         self.copied = float(copied[1]) * SIZES[copied[2]]
@@ -106,6 +108,9 @@ def speed_row(taken):
         spread([one.gap for one in taken], 1e3),
         spread([one.wall for one in taken], digits=2),
         spread([one.wall / one.objects for one in taken], 1e9, 0),
+        spread([one.cpu for one in taken], digits=2),
+        spread([one.memory / (1 << 20) for one in taken], digits=0),
+        spread([(one.memory - one.copied) / one.objects for one in taken], digits=0),
     ]
 
 
@@ -125,7 +130,7 @@ def prediction_row(taken):
 
 SPEED = [
     "objects", "references", "copied MiB", "stopped ms", "copied GB/s", "ms per 150 MB",
-    "longest gap ms", "whole command s", "ns per object",
+    "longest gap ms", "whole command s", "ns per object", "CPU s", "peak MiB", "bytes per object beside the copy",
 ]  # fmt: skip
 PREDICTION = ["objects", "announced ms", "stopped ms", "longest gap ms", "announced >= stopped"]
 

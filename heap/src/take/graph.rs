@@ -1,82 +1,32 @@
 //! Collects nodes, references, names and roots into a [`HeapGraph`].
 //!
 //! Owns the numbers of objects, and how many of an object's references were found. The content of objects is read
-//! elsewhere.
+//! elsewhere; `graph/index.rs` finds the node of an address.
+//!
+//! Beside the copy of a program's memory objects are kept in few bytes: `graph/packed.rs`.
 
-use crate::take::FastMap;
+mod index;
+mod packed;
+
 use crate::take::limits::{Exceeded, Limits};
-use crate::{HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapRoot, NodeIndex, TextIndex};
+use crate::{
+    HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapPlace, HeapRoot, NodeIndex, TextIndex,
+};
 use gctrace_event::{KindId, KindName, ObjectKind};
+use index::AddressIndex;
+pub(crate) use packed::Column;
+use packed::PackedNodes;
 use std::collections::HashMap;
-
-/// Objects per block of [`AddressIndex`], and their distance: CPython's allocators align to 16 bytes.
-const PER_BLOCK: usize = 1 << 12;
-const ALIGNMENT: u64 = 16;
-const BLOCK_BYTES: u64 = PER_BLOCK as u64 * ALIGNMENT;
-
-/// From addresses to nodes.
-#[derive(Debug, Default)]
-struct AddressIndex {
-    blocks: Vec<Box<[u32]>>,
-    positions: FastMap<u64, u32>,
-    /// Objects at other addresses: none, unless a layout is wrong.
-    others: FastMap<u64, NodeIndex>,
-    lowest: u64,
-    highest: u64,
-}
-
-impl AddressIndex {
-    fn get(&self, address: u64) -> Option<NodeIndex> {
-        if address < self.lowest || address > self.highest {
-            return None;
-        }
-        if !address.is_multiple_of(ALIGNMENT) {
-            return self.others.get(&address).copied();
-        }
-        let position = *self.positions.get(&(address / BLOCK_BYTES))?;
-        let block = self.blocks.get(position as usize)?;
-        let slot = *block.get((address % BLOCK_BYTES / ALIGNMENT) as usize)?;
-        slot.checked_sub(1)
-    }
-
-    fn insert(&mut self, address: u64, node: NodeIndex) {
-        self.lowest = match self.highest {
-            0 => address,
-            _ => self.lowest.min(address),
-        };
-        self.highest = self.highest.max(address);
-        if !address.is_multiple_of(ALIGNMENT) {
-            self.others.insert(address, node);
-            return;
-        }
-        let number = address / BLOCK_BYTES;
-        let position = match self.positions.get(&number) {
-            Some(position) => *position,
-            None => {
-                let position = self.blocks.len() as u32;
-                self.blocks.push(vec![0; PER_BLOCK].into());
-                self.positions.insert(number, position);
-                position
-            }
-        };
-        let slot = (address % BLOCK_BYTES / ALIGNMENT) as usize;
-        if let Some(slot) =
-            self.blocks.get_mut(position as usize).and_then(|block| block.get_mut(slot))
-        {
-            *slot = node + 1;
-        }
-    }
-}
 
 /// A graph being made.
 #[derive(Debug, Default)]
 pub(crate) struct GraphBuilder {
+    /// Without objects until [`GraphBuilder::finish`].
     pub(crate) graph: HeapGraph,
+    pub(crate) nodes: PackedNodes,
     index: AddressIndex,
     texts: HashMap<String, TextIndex>,
     kinds: HashMap<KindName, KindId>,
-    /// For each node, the references to it that were found and are counted.
-    found: Vec<u32>,
     pid: u32,
     limits: Limits,
     /// The limit that was reached: nothing is added then.
@@ -92,10 +42,10 @@ impl GraphBuilder {
         self.exceeded
     }
 
-    /// Whether there is room for one more in a list, at most `most`, within `memory` bytes.
+    /// Whether there is room for one more in a list, at most `most`, within `memory` bytes once each is `T`.
     fn has_room<T>(
         exceeded: &mut Option<Exceeded>,
-        list: &mut Vec<T>,
+        list: &mut Vec<impl Sized>,
         most: u64,
         memory: u64,
     ) -> bool {
@@ -137,23 +87,23 @@ impl GraphBuilder {
     }
 
     /// Adds an object, unless it is there; `None` if there are too many.
-    pub(crate) fn add(&mut self, node: HeapNode) -> Option<NodeIndex> {
-        if let Some(known) = self.index.get(node.address) {
+    pub(crate) fn add(
+        &mut self,
+        address: u64,
+        references: Option<u32>,
+        place: HeapPlace,
+    ) -> Option<NodeIndex> {
+        if let Some(known) = self.index.get(address) {
             return Some(known);
         }
-        let nodes = &mut self.graph.nodes;
-        if !Self::has_room(&mut self.exceeded, nodes, self.limits.objects, self.limits.memory) {
+        let (addresses, Limits { objects, memory, .. }) = (&mut self.nodes.addresses, self.limits);
+        if !Self::has_room::<HeapNode>(&mut self.exceeded, addresses, objects, memory) {
             return None;
         }
-        let number = self.graph.nodes.len() as NodeIndex;
-        self.index.insert(node.address, number);
-        self.graph.nodes.push(node);
-        self.found.push(0);
+        let number = self.nodes.len();
+        self.index.insert(address, number);
+        self.nodes.push(address, references, place);
         Some(number)
-    }
-
-    pub(crate) fn node_mut(&mut self, node: NodeIndex) -> Option<&mut HeapNode> {
-        self.graph.nodes.get_mut(node as usize)
     }
 
     /// Adds a reference. `counted`: the reference count includes it.
@@ -164,21 +114,19 @@ impl GraphBuilder {
         name: HeapEdgeName,
         counted: bool,
     ) {
-        let edges = &mut self.graph.edges;
-        if !Self::has_room(&mut self.exceeded, edges, self.limits.references, self.limits.memory) {
+        let (edges, Limits { references, memory, .. }) = (&mut self.graph.edges, self.limits);
+        if !Self::has_room::<HeapEdge>(&mut self.exceeded, edges, references, memory) {
             return;
         }
         edges.push(HeapEdge { from, to, name });
-        if counted && let Some(found) = self.found.get_mut(to as usize) {
-            *found = found.saturating_add(1);
+        if counted {
+            self.nodes.count(to, 1);
         }
     }
 
     /// A root holds one of an object's references.
     pub(crate) fn count(&mut self, node: NodeIndex) {
-        if let Some(found) = self.found.get_mut(node as usize) {
-            *found = found.saturating_add(1);
-        }
+        self.nodes.count(node, 1);
     }
 
     pub(crate) fn root(&mut self, node: NodeIndex, name: &str) {
@@ -189,9 +137,7 @@ impl GraphBuilder {
     /// How many more references an object has than were found: below 0 if a layout is wrong.
     /// `None`: unknown.
     pub(crate) fn unexplained(&self, node: NodeIndex) -> Option<i64> {
-        let references = self.graph.nodes.get(node as usize)?.references?;
-        let found = self.found.get(node as usize)?;
-        Some(i64::from(references) - i64::from(*found))
+        self.nodes.unexplained(node)
     }
 
     /// Removes the references of some objects, as if they had not been found.
@@ -200,18 +146,24 @@ impl GraphBuilder {
         mut is_from: impl FnMut(NodeIndex) -> bool,
     ) -> Vec<NodeIndex> {
         let mut targets = Vec::new();
-        let found = &mut self.found;
+        let nodes = &mut self.nodes;
         self.graph.edges.retain(|edge| {
             let remove = is_from(edge.from);
             if remove {
                 targets.push(edge.to);
-                if let Some(found) = found.get_mut(edge.to as usize) {
-                    *found = found.saturating_sub(1);
-                }
+                nodes.count(edge.to, -1);
             }
             !remove
         });
         targets
+    }
+
+    /// The heap.
+    pub(crate) fn finish(self) -> HeapGraph {
+        let Self { mut graph, nodes, index, texts, .. } = self;
+        drop((index, texts));
+        graph.nodes = nodes.unpacked().collect();
+        graph
     }
 }
 
@@ -224,10 +176,8 @@ mod tests {
         let mut builder = GraphBuilder::default();
         let addresses = [0x7f00_0000_0010, 0x5500_0000_0000, 0x7f00_0000_0020, 0x7f00_0001_0008];
         for (number, address) in (0..).zip(addresses) {
-            let node = HeapNode { address, references: Some(2), ..HeapNode::default() };
-            assert_eq!(builder.node(address), None);
-            assert_eq!(builder.add(node), Some(number));
-            assert_eq!(builder.add(node), Some(number));
+            let mut add = || builder.add(address, Some(2), HeapPlace::Frozen);
+            assert_eq!([add(), add()], [Some(number); 2]);
         }
         for (number, address) in (0..).zip(addresses) {
             assert_eq!(builder.node(address), Some(number));
@@ -246,16 +196,15 @@ mod tests {
     fn limits_end_all() {
         let limits = Limits { objects: 2, references: 3, ..Limits::default() };
         let mut builder = GraphBuilder::new(1, limits);
-        let at = |address| HeapNode { address, ..HeapNode::default() };
         for _ in 0..4 {
             builder.edge(0, 0, HeapEdgeName::Unnamed, true);
         }
         assert_eq!(builder.graph.edges.len(), 3);
         assert_eq!(builder.exceeded(), Some(Exceeded::Read));
         let mut builder = GraphBuilder::new(1, limits);
-        assert_eq!([16, 32, 48].map(|address| builder.add(at(address))), [Some(0), Some(1), None]);
+        let mut add = |address| builder.add(address, None, HeapPlace::Frozen);
+        assert_eq!([16, 32, 48, 32].map(&mut add), [Some(0), Some(1), None, Some(1)]);
         assert_eq!(builder.exceeded(), Some(Exceeded::Read));
-        assert_eq!(builder.add(at(32)), Some(1));
         let mut builder = GraphBuilder::new(1, Limits { memory: 1 << 12, ..Limits::default() });
         while builder.exceeded().is_none() {
             builder.edge(0, 0, HeapEdgeName::Unnamed, true);

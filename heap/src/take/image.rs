@@ -165,6 +165,11 @@ impl Image {
         block[word..word + 8].copy_from_slice(&value.to_le_bytes());
     }
 
+    /// Forgets all blocks.
+    pub(crate) fn clear(&mut self) {
+        (self.blocks, self.positions, self.last) = (Vec::new(), FastMap::default(), (u64::MAX, 0));
+    }
+
     /// From now on nothing more is copied.
     pub(crate) fn close(&mut self) {
         self.refill(None);

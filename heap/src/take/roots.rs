@@ -253,14 +253,14 @@ impl RootFinder<'_, '_> {
             ));
             let types = &self.walk.node_types;
             let targets =
-                self.walk.builder.remove_edges(|from| types.get(from as usize) == Some(&kind));
+                self.walk.builder.remove_edges(|from| types.get(from) == Some(kind.into()));
             for target in targets {
                 self.root(Some(target), OUTSIDE);
             }
         }
         self.unreached();
         let mut too_many = 0_u64;
-        for node in 0..self.walk.builder.graph.nodes.len() as NodeIndex {
+        for node in 0..self.walk.builder.nodes.len() {
             match self.walk.builder.unexplained(node) {
                 Some(0) => {}
                 // Stopped between two counts: alive, to be safe.
@@ -281,7 +281,7 @@ impl RootFinder<'_, '_> {
 
     fn unreached(&mut self) {
         let graph = &self.walk.builder.graph;
-        let mut is_reached = vec![false; graph.nodes.len()];
+        let mut is_reached = vec![false; self.walk.builder.nodes.len() as usize];
         let mut left: Vec<NodeIndex> = self.named.iter().copied().collect();
         while let Some(node) = left.pop() {
             if let Some(reached) = is_reached.get_mut(node as usize)
@@ -303,7 +303,7 @@ impl RootFinder<'_, '_> {
     /// With the number of these objects.
     fn wrong_type(&mut self) -> Option<(TypeIndex, u64)> {
         let builder = &self.walk.builder;
-        let is_wrong: Vec<bool> = (0..builder.graph.nodes.len() as NodeIndex)
+        let is_wrong: Vec<bool> = (0..builder.nodes.len())
             .map(|node| builder.unexplained(node).is_some_and(|left| left < 0))
             .collect();
         if !is_wrong.contains(&true) {
@@ -312,8 +312,8 @@ impl RootFinder<'_, '_> {
         // References to those objects, and all.
         let mut suspects: HashMap<TypeIndex, (u64, u64)> = HashMap::new();
         for edge in &builder.graph.edges {
-            if let Some(kind) = self.walk.node_types.get(edge.from as usize) {
-                let (wrong, all) = suspects.entry(*kind).or_default();
+            if let Some(kind) = self.walk.node_types.get(edge.from) {
+                let (wrong, all) = suspects.entry(kind as TypeIndex).or_default();
                 *wrong += u64::from(is_wrong.get(edge.to as usize) == Some(&true));
                 *all += 1;
             }

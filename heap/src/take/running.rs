@@ -143,7 +143,7 @@ impl RunningHeap {
         self.state = Some(state);
         let tracked = collector::tracked_roughly(&mut self.image, &self.layout, &state);
         let mut walk = Walk::new(&mut self.image, &self.layout, self.pid);
-        walk.visit_all(&tracked);
+        walk.visit_all(tracked);
         let _notes = add_roots(&mut walk, &state);
         let exceeded = walk.exceeded();
         self.within_limits(exceeded)
@@ -186,18 +186,21 @@ impl RunningHeap {
     }
 
     fn take_at(&mut self, moment: &HeapMoment<'_>) -> Result<Option<HeapGraph>, HeapError> {
+        if self.image.blocks() == 0 {
+            self.update()?;
+        }
         let mut stops = 0;
         loop {
-            let Some(stopped) = self.stop_and_copy(moment)? else {
+            let Some(mut stopped) = self.stop_and_copy(moment)? else {
                 return Ok(None);
             };
             stops += 1;
             self.image.close();
             let mut walk = Walk::new(&mut self.image, &self.layout, self.pid);
-            walk.visit_all(&stopped.tracked);
+            walk.visit_all(std::mem::take(&mut stopped.tracked));
             let mut notes = add_roots(&mut walk, &stopped.state);
             let exceeded = walk.exceeded();
-            let mut graph = walk.builder.graph;
+            let builder = walk.builder;
             self.within_limits(exceeded)?;
             let missing = self.image.missing();
             let may_repeat = matches!(moment, HeapMoment::BetweenCollections);
@@ -205,6 +208,9 @@ impl RunningHeap {
                 self.image.reopen(self.pid, Regions::of(self.pid)?, None);
                 continue;
             }
+            // Makes room for the graph.
+            self.image.clear();
+            let mut graph = builder.finish();
             self.notes(&mut notes, &stopped, missing, stops);
             notes.extend(outside_of_objects(self.pid, &graph));
             graph.header = self.header(&stopped, notes);
@@ -384,11 +390,11 @@ mod tests {
             }
             let mut walk = Walk::new(&mut heap.image, &heap.layout, 1);
             let tracked = collector::tracked_roughly(walk.image, &heap.layout, &stopped.state);
-            walk.visit_all(&tracked);
+            walk.visit_all(tracked);
             let _notes = add_roots(&mut walk, &stopped.state);
-            nodes.push(walk.builder.graph.nodes.len());
+            nodes.push(walk.builder.nodes.len());
             let mut walk = Walk::new(&mut heap.image, &heap.layout, 1);
-            walk.visit_all(&stopped.tracked);
+            walk.visit_all(stopped.tracked.clone());
             let _notes = add_roots(&mut walk, &stopped.state);
         }
         assert!(nodes.first().is_some_and(|nodes| *nodes > 1000), "{nodes:?}");

@@ -162,13 +162,6 @@ impl Walk<'_> {
         (allocated < MOST_BUFFER).then_some(allocated)
     }
 
-    pub(crate) fn label(&mut self, node: NodeIndex, text: &str) {
-        let label = self.builder.text(text);
-        if let Some(node) = self.builder.node_mut(node) {
-            node.label.get_or_insert(label);
-        }
-    }
-
     pub(crate) fn module(&mut self, node: NodeIndex, address: u64) {
         let word = |walk: &mut Self, at: u64| walk.image.word(at).unwrap_or(0);
         let dict = word(self, address.wrapping_add(MODULE_DICT));
@@ -177,7 +170,8 @@ impl Walk<'_> {
         let fields = self.layout.module;
         let text = word(self, address.wrapping_add(fields.name));
         if let Some(text) = read_text(self.image, self.layout, text, LONGEST_NAME) {
-            self.label(node, &text);
+            let label = self.builder.text(&text);
+            self.builder.nodes.label(node, label);
         }
         // A C module's state, if it has a function that visits it.
         let state = word(self, address.wrapping_add(fields.state));
@@ -208,7 +202,8 @@ impl Walk<'_> {
             for (index, name) in (0_u64..).zip(info.free_variables()) {
                 let cell = self.image.field(first, index * 8)?;
                 if let (Some(cell), Some(name)) = (self.builder.node(cell), name) {
-                    self.label(cell, name);
+                    let label = self.builder.text(name);
+                    self.builder.nodes.label(cell, label);
                 }
             }
         }

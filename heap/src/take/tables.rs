@@ -37,7 +37,7 @@ pub(crate) fn copy_tables(
         });
         let _unreadable = copy_table(image, layout, *address, shape);
     }
-    Walk::new(image, layout, 0).visit_all(&new);
+    Walk::new(image, layout, 0).visit_all(new);
 }
 
 /// `None` if the object cannot be read.

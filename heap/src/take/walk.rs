@@ -6,14 +6,14 @@
 //! tracked object is a reference.
 
 use crate::take::code::{CodeInfo, read_code};
-use crate::take::graph::GraphBuilder;
+use crate::take::graph::{Column, GraphBuilder};
 use crate::take::image::Image;
 use crate::take::layout::{Layout, SIZE, TYPE, WEAKREF_CALLBACK, flags, pre_header};
 use crate::take::limits::{Exceeded, MOST_WORDS};
 use crate::take::text::{read_int, read_text};
 use crate::take::types::{Shape, TypeInfo, read_type, unreadable};
 use crate::take::{FastMap, containers};
-use crate::{HeapEdgeName, HeapNode, HeapPlace, NodeIndex};
+use crate::{HeapEdgeName, HeapPlace, NodeIndex};
 use gctrace_cpython::{InstanceLayout, Keys, Memory as _};
 use gctrace_event::{KindId, KindName};
 use std::rc::Rc;
@@ -45,7 +45,7 @@ pub(crate) struct Walk<'image> {
     types: Vec<Rc<TypeInfo>>,
     types_by_address: FastMap<u64, TypeIndex>,
     /// The type of each node.
-    pub(crate) node_types: Vec<TypeIndex>,
+    pub(crate) node_types: Column,
     codes: FastMap<u64, Rc<CodeInfo>>,
     kinds: FastMap<(TypeIndex, CodePlace), KindId>,
     keys: FastMap<u64, HeapEdgeName>,
@@ -66,7 +66,7 @@ impl<'image> Walk<'image> {
             builder,
             types: Vec::new(),
             types_by_address: FastMap::default(),
-            node_types: Vec::new(),
+            node_types: Column::default(),
             codes: FastMap::default(),
             kinds: FastMap::default(),
             keys: FastMap::default(),
@@ -78,16 +78,16 @@ impl<'image> Walk<'image> {
     }
 
     /// Adds the tracked objects, then visits each of them and the untracked objects that they refer to.
-    pub(crate) fn visit_all(&mut self, tracked: &[(u64, HeapPlace)]) {
-        for (address, place) in tracked {
+    pub(crate) fn visit_all(&mut self, tracked: Vec<(u64, HeapPlace)>) {
+        for (address, place) in &tracked {
             let _too_many = self.add(*address, *place);
         }
+        drop(tracked);
         let mut at = 0;
-        while let Some(node) = self.builder.graph.nodes.get(at)
+        while let Some(address) = self.builder.nodes.address(at)
             && self.exceeded().is_none()
         {
-            let address = node.address;
-            self.visit(at as NodeIndex, address);
+            self.visit(at, address);
             at += 1;
         }
         self.add_possible();
@@ -115,11 +115,11 @@ impl<'image> Walk<'image> {
     fn add(&mut self, address: u64, place: HeapPlace) -> Option<NodeIndex> {
         let type_address = self.image.pointer(address, TYPE);
         let kind = self.type_at(type_address);
-        let known = self.builder.graph.nodes.len();
+        let known = self.builder.nodes.len();
         let references = self.references(address);
-        let node = self.builder.add(HeapNode { address, references, place, ..HeapNode::default() });
-        if self.builder.graph.nodes.len() > known {
-            self.node_types.push(kind);
+        let node = self.builder.add(address, references, place);
+        if self.builder.nodes.len() > known {
+            self.node_types.push(Some(kind.into()));
         }
         node
     }
@@ -269,9 +269,10 @@ impl<'image> Walk<'image> {
 
     /// Reads one object.
     fn visit(&mut self, node: NodeIndex, address: u64) {
-        let Some(kind) = self.node_types.get(node as usize).copied() else {
+        let Some(kind) = self.node_types.get(node) else {
             return;
         };
+        let kind = kind as TypeIndex;
         let Some(info) = self.type_info(kind) else {
             return;
         };
@@ -342,10 +343,7 @@ impl<'image> Walk<'image> {
             }
         }
         let id = self.kind(kind, &info, place);
-        if let Some(node) = self.builder.node_mut(node) {
-            node.kind = id;
-            node.bytes = bytes.and_then(|bytes| bytes.checked_add(extra));
-        }
+        self.builder.nodes.describe(node, id, bytes.and_then(|bytes| bytes.checked_add(extra)));
     }
 
     /// The references that the shape does not cover: slots, and all of plain objects. Returns the

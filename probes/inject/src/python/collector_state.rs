@@ -52,11 +52,12 @@ impl CollectorState {
         }
     }
 
-    /// The objects in the oldest generation; `None` if unknown. The lock is held.
+    /// The objects in the oldest generation; `None` if unknown: the incremental collector (3.14) leaves 0 there. The
+    /// lock is held.
     pub(crate) fn oldest_objects(self) -> Option<u32> {
         // SAFETY: in the state of the running interpreter.
         let count = unsafe { word(self.oldest?) };
-        Some(gctrace_units::u32_or_most(count))
+        (count > 0).then(|| gctrace_units::u32_or_most(count))
     }
 
     /// Objects that the last full collection left (`long_lived_total`), and survivors of collections of

@@ -22,7 +22,7 @@ fn record(thread: u32, number: u64) -> PythonMessage {
         tid: thread,
         generation: (number % 3) as u8,
         interpreter: number as i64 ^ 7,
-        collected: (number % 3 > 0).then_some(number as u32 ^ 9),
+        collected: (!number.is_multiple_of(3)).then_some(number as u32 ^ 9),
         uncollectable: Some(number as u32 ^ 7),
         frame: number as u32 ^ thread,
         reason: if number % 2 == 1 { RingReason::Exit } else { RingReason::Automatic },

@@ -63,7 +63,7 @@ pub(crate) fn between(ring: &SeenRecords, truth: &Value) -> Vec<(Option<SeenGarb
             let position = garbage.iter().position(|garbage| {
                 garbage.head.tid == pause.tid && (start..=end).contains(&garbage.head.at_ns)
             });
-            (position.map(|at| garbage.remove(at)), pause.collected.unwrap().into())
+            (position.map(|at| garbage.remove(at)), pause.collected.map_or(0, u64::from))
         })
         .collect()
 }

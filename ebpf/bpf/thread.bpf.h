@@ -35,7 +35,7 @@ struct thread {
 	u64 main_interpreter;  /* its address, once seen; it never moves                          */
 	u64 ran_ns;            /* its CPU time when its garbage was last considered               */
 	u64 ran_at;            /* where a task_struct has that time. garbage.bpf.c relocates nothing
-				* itself: libbpf would parse the kernel's BTF for it, 10 ms of CPU */
+				* itself: libbpf would parse the kernel's BTF for it, 5 ms of CPU */
 	/* Scratch space. Not per CPU: a program on a preemptible kernel can be preempted by
 	 * another thread's.                                                                      */
 	struct statistics after;

@@ -164,7 +164,7 @@ pub(crate) fn is_known(processes: &[AppliedProcess], elapsed: Duration) -> bool 
     searches.next().is_some_and(|first| has_result(first) && searches.all(has_result))
 }
 
-/// Decisions already told.
+/// Decisions already printed.
 struct Told {
     is_quiet: bool,
     processes: HashMap<u32, ToldProcess>,
@@ -173,7 +173,7 @@ struct Told {
 /// Of a process.
 struct ToldProcess {
     events: usize,
-    /// Results so far, and the time they were told.
+    /// Results so far, and the time of their last line.
     so_far: Option<String>,
     at: Instant,
 }

@@ -341,8 +341,8 @@ impl HookedInterpreter {
     }
 }
 
-/// `generation`, `collected` and `uncollectable` from the dictionary that the collector passes to callbacks, told apart
-/// by two letters; `None`: it was not read, or is missing.
+/// `generation`, `collected` and `uncollectable` from the dictionary that the collector passes to callbacks. Two letters
+/// distinguish them. `None`: it was not read, or is missing.
 #[derive(Default)]
 struct CollectionNumbers {
     generation: Option<i64>,

@@ -18,7 +18,7 @@ use gctrace_ring::{PythonMessage, RingCalled};
 use std::cell::RefCell;
 use std::ffi::c_int;
 
-/// Functions told apart in one collection; the others are summed up without a name.
+/// Functions distinguished in one collection; the others are summed up without a name.
 const MOST: usize = 8;
 
 /// Calls of one code object.

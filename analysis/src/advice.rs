@@ -9,7 +9,7 @@ mod waits;
 
 use self::facts::Facts;
 use crate::report::{Advice, AdviceEffect, AdviceId, Level, PauseTotal, PhasesReport, Report};
-use crate::words;
+use crate::{turns, words};
 use std::cmp::Reverse;
 
 /// A cause is worth an action from this share of all pause time on.
@@ -51,7 +51,7 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     let waits = if report.runs > 1 || report.verdict.level == Level::TooShort {
         Vec::new()
     } else {
-        waits::advice(report)
+        waits::advice(report).into_iter().chain(turns::advice::advice(report)).collect()
     };
     list.extend(waits);
     let (idle, host) = match report.runs {

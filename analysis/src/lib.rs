@@ -71,6 +71,7 @@ mod summary;
 pub mod tables;
 mod time;
 pub mod tune;
+mod turns;
 pub mod units;
 mod verdict;
 pub mod words;

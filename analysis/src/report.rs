@@ -58,6 +58,8 @@ pub use crate::pressure::*;
 pub use crate::settings::*;
 pub use crate::spans::StepSource;
 pub use crate::stacks::ranking::*;
+pub use crate::turns::figures::*;
+pub use crate::turns::others::*;
 pub use advice::*;
 pub use by_cause::*;
 pub use condense::*;
@@ -103,6 +105,10 @@ pub struct Report {
     /// What the threads of sampled processes executed (`--sample`), the most samples first, whether they ran the
     /// collector or not.
     pub cpu: Vec<CpuReport>,
+    /// The loops of processes, the one with most time in turns first: event loops, workers that wait for requests.
+    pub loops: Vec<LoopReport>,
+    /// Waits of processes for collections of other processes, by both, the most time first.
+    pub waits_for_processes: Vec<ProcessWaitReport>,
     /// Pauses by the generation collected, ascending; generations without pauses are omitted.
     pub by_generation: Vec<PauseGroup>,
     /// Pauses by the reason of the collection.

@@ -107,6 +107,8 @@ impl Analysis {
             cuda,
             counters: self.counters(),
             cpu: self.cpu(judged.as_ref()),
+            loops: self.loops(),
+            waits_for_processes: self.waits_for_processes(),
             gpu,
             gpu_bounds: gpu::bounds::report::report(timelines, self.bounds_context()),
             phases,

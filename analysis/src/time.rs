@@ -8,6 +8,11 @@ pub(crate) mod offset;
 
 pub(crate) use gctrace_units::{add_to, after, beyond, duration_ns, sum, times};
 
+/// Length of the common part of two spans, in ns.
+pub(crate) fn overlap_ns(one: (u64, u64), other: (u64, u64)) -> u64 {
+    beyond(one.1.min(other.1), one.0.max(other.0))
+}
+
 /// A timestamp, or a difference of two, that much later.
 pub(crate) fn later(at_ns: i64, by_ns: i64) -> i64 {
     at_ns.saturating_add(by_ns)

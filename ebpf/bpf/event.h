@@ -228,6 +228,8 @@ enum event_kind {
 	EVENT_GARBAGE = 14,
 	EVENT_SAMPLE = 15,
 	EVENT_OFF_CPU = 16,
+	EVENT_LOOP = 17,
+	EVENT_TURN = 18,
 };
 
 enum pause_flag {
@@ -397,12 +399,30 @@ struct sample_event {
 
 enum off_cpu_flag {
 	OFF_CPU_IN_PAUSE = 1,      /* the thread was in a collection                              */
-	OFF_CPU_RUNNABLE = 2,      /* it was preempted: another thread had the CPU                */
-	OFF_CPU_ON_GIL = 4,        /* it waited for a futex in the lock of its interpreter        */
-	OFF_CPU_ON_IO = 8,         /* for a block device, by the kernel's own account             */
-	OFF_CPU_STOPPED = 16,      /* by a signal or a debugger                                   */
-	OFF_CPU_AT_LAUNCH = 32,    /* not at all: it launched a function of the host              */
+	OFF_CPU_AT_LAUNCH = 2,     /* not at all: it launched a function of the host              */
 };
+
+/* Why a thread is off the CPU: the values of OffCpuReason of gctrace-event. */
+enum wait_reason {
+	WAIT_GIL,
+	WAIT_LOCK,
+	WAIT_POLL,
+	WAIT_PIPE,
+	WAIT_SLEEP,
+	WAIT_PROCESS,
+	WAIT_DISK,
+	WAIT_PAGE_FAULT,
+	WAIT_DRIVER,
+	WAIT_CPU,              /* it was preempted, or woken and not run yet                      */
+	WAIT_STOPPED,
+	WAIT_OTHER,
+	WAIT_REASONS,
+};
+
+/* What the time of a thread went into besides running: waits by their reason, however short, and collections, with
+ * their waits. */
+#define SPENT_IN_PAUSES WAIT_REASONS
+#define SPENT (WAIT_REASONS + 1)
 
 /* What is known of a thread between samples. */
 struct sampled_thread {
@@ -416,7 +436,12 @@ struct sampled_thread {
 	__s32 system_call;     /* as in struct off_cpu_event                                      */
 	__u32 first_argument;
 	__u32 flags;           /* enum off_cpu_flag                                               */
+	__u32 reason;          /* enum wait_reason                                                */
 	__u32 last_was_long;   /* its last time off the CPU was OFF_CPU_NS or longer              */
+	__u32 woken_by;        /* process of the thread that woke it last, 0: unknown             */
+	__u64 woken_ns;        /* when it was woken since; 0: that was not seen                   */
+	__u64 pause_ns;        /* start of the outermost open pause                               */
+	__u64 spent_ns[SPENT]; /* since it is known                                               */
 };
 
 /* A thread that waited when its process began to be recorded. */
@@ -436,8 +461,57 @@ struct off_cpu_event {
 	__u64 start_ns;
 	__u64 end_ns;
 	__u64 stack;           /* id of a stack_event, 0: none                                    */
-	__s32 system_call;     /* its number; negative: a fault                                   */
+	__u32 reason;          /* enum wait_reason                                                */
+	__u32 woken_by;        /* process of the thread that woke it, 0: unknown                  */
+};
+
+/* Where a thread waits again and again: a system call with its first argument, a descriptor mostly. What it does
+ * between two waits there is a turn. */
+struct loop_key {
+	__u32 pid;
+	__u32 tid;
+	__s32 system_call;     /* its number                                                      */
 	__u32 first_argument;  /* its lower half                                                  */
+};
+
+/* Counts of turns by length: 64 linear buckets for each power of two, in units of 2^TURN_SHIFT ns. The first 128 are one
+ * unit each; a count's length is known to one part in 64. The last has everything from 68 s on. */
+#define TURN_SHIFT 4           /* 16 ns */
+#define TURN_BUCKETS 1792
+
+struct loop_state {
+	__u64 stack;           /* of its last wait whose stack was taken, 0: none                 */
+	__u64 begin_ns;        /* of the turn that it is in; 0: it waits, or none has begun       */
+	__u64 busy_ns;         /* since when it has not waited; 0 likewise                        */
+	__u64 spent_ns[SPENT]; /* of its thread at `begin_ns`                                     */
+	__u64 limit_ns;        /* turns of this length are sent                                   */
+	__u64 sent;
+	__u64 turns;
+	__u64 turns_ns;        /* their sum                                                       */
+	__u64 longest_ns;
+	__u64 waits;           /* as many busy periods end                                        */
+	__u64 waited_ns;
+	__u64 longest_busy_ns;
+	__u32 entered;         /* the system call was entered since the thread came back from one */
+	__u32 announced;
+	__u32 lengths[TURN_BUCKETS];
+};
+
+/* A loop was found: its thread waits for input (poll, select, epoll). */
+struct loop_event {
+	__u32 kind;            /* EVENT_LOOP                                                      */
+	__u32 reserved;
+	struct loop_key place;
+};
+
+/* A turn that was long, compared to others of its loop, or contains a long pause. */
+struct turn_event {
+	__u32 kind;            /* EVENT_TURN                                                      */
+	__u32 reserved;
+	struct loop_key place;
+	__u64 start_ns;
+	__u64 end_ns;
+	__u64 spent_ns[SPENT];
 };
 
 /* Number of bytes copied of the name of a type, terminated, and of the str objects with its qualified
@@ -664,6 +738,9 @@ enum counter {
 	COUNTER_LOST_SAMPLES,                  /* pause ring full                                 */
 	COUNTER_SAMPLE_NS,                     /* time that taking samples took                   */
 	COUNTER_LOST_OFF_CPU,                  /* pause ring full                                 */
+	COUNTER_LOST_TURNS,                    /* pause ring full                                 */
+	COUNTER_LOST_LOOPS,                    /* more than MAX_LOOPS: turns of a loop not counted */
+	COUNTER_LOOKS,                         /* system calls seen while a loop looks            */
 	COUNTER_SWITCHES,                      /* of threads of recorded processes, estimated     */
 	COUNTER_SWITCH_NS,                     /* time that the program took at them, estimated   */
 	COUNTER_FORKS,                         /* children of recorded processes                  */
@@ -692,9 +769,11 @@ _Static_assert(sizeof(struct device_memory_event) == 48, "device_memory_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
 _Static_assert(sizeof(struct arenas) == 32, "arenas");
 _Static_assert(sizeof(struct sample_event) == 40, "sample_event");
-_Static_assert(sizeof(struct sampled_thread) == 64, "sampled_thread");
+_Static_assert(sizeof(struct sampled_thread) == 192, "sampled_thread");
 _Static_assert(sizeof(struct earlier_wait) == 24, "earlier_wait");
 _Static_assert(sizeof(struct off_cpu_event) == 48, "off_cpu_event");
+_Static_assert(sizeof(struct loop_event) == 24, "loop_event");
+_Static_assert(sizeof(struct turn_event) == 144, "turn_event");
 _Static_assert(sizeof(struct followed_process) == 24, "followed_process");
 
 #endif

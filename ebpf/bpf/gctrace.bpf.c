@@ -36,12 +36,17 @@ struct wire_types {
 	struct sample_event sample_event;
 	struct off_cpu_event off_cpu_event;
 	struct earlier_wait earlier_wait;
+	struct loop_key loop_key;
+	struct loop_state loop_state;
+	struct loop_event loop_event;
+	struct turn_event turn_event;
 	enum event_kind event_kind;
 	enum stop stop;
 	enum library library;
 	enum pause_flag pause_flag;
 	enum sample_flag sample_flag;
 	enum off_cpu_flag off_cpu_flag;
+	enum wait_reason wait_reason;
 	enum point_kind point_kind;
 	enum counter counter;
 	enum hardware_counter hardware_counter;

@@ -25,6 +25,7 @@
 #include "cpython.bpf.h"
 #include "stack.bpf.h"
 #include "sample.bpf.h"
+#include "loop.bpf.h"
 
 /* The kernel has bpf_loop (5.17), whose body the verifier checks once: of 29,000 instructions that it
  * checks in each program here, 22,000 are a search in a loop of C. */
@@ -41,6 +42,8 @@ const volatile bool has_loops = false;
 #define COST_SAMPLED 64
 /* What it may save up. */
 #define SWITCH_BUDGET_NS 10000000ull
+/* A native thread that wakes another one so soon after it was woken passes something on: 1 ms. */
+#define PASSES_ON_NS 1000000ull
 /* include/linux/sched.h: bits of a task's state */
 #define TASK_STOPPED_OR_TRACED (4 | 8)
 /* those, TASK_INTERRUPTIBLE and TASK_UNINTERRUPTIBLE */
@@ -100,6 +103,9 @@ static __always_inline bool is_in_kernel(const struct bpf_perf_event_data *conte
 #endif
 }
 
+/* Reasons of waits by system call, set before loading: enum wait_reason. */
+const volatile u8 reasons_of_calls[SYSTEM_CALLS] = {};
+
 /* A search for the state of a thread, in all interpreters of the process. */
 struct search {
 	const struct layout *layout;
@@ -154,8 +160,8 @@ __noinline u64 find_thread_state(u64 runtime, const struct layout *layout, u64 t
 static __always_inline u64 thread_state(u32 tid, u32 pid, const struct followed_process *process,
 					const struct layout *layout, u64 now)
 {
-	struct sampled_thread *known = bpf_map_lookup_elem(&sampled_threads, &tid), new = { .pid = pid };
-	u64 id = thread_id((const struct task_struct *)bpf_get_current_task());
+	struct sampled_thread *known = bpf_map_lookup_elem(&sampled_threads, &tid);
+	u64 tstate, id = thread_id((const struct task_struct *)bpf_get_current_task());
 
 	if (known && known->pid == pid) {
 		if (known->tstate && read_pointer(known->tstate + layout->frames.tstate_thread_id) == id)
@@ -163,15 +169,14 @@ static __always_inline u64 thread_state(u32 tid, u32 pid, const struct followed_
 		if (!known->tstate && now - known->searched_ns < SEARCH_AGAIN_NS)
 			return 0;
 	}
-	new.tstate = find_thread_state(process->runtime, layout, id);
-	new.searched_ns = now;
-	if (known && known->pid == pid) {
-		known->tstate = new.tstate;
+	tstate = find_thread_state(process->runtime, layout, id);
+	if (!known || known->pid != pid)
+		known = new_thread(tid, pid, BPF_ANY);
+	if (known) {
+		known->tstate = tstate;
 		known->searched_ns = now;
-	} else {
-		bpf_map_update_elem(&sampled_threads, &tid, &new, BPF_ANY);
 	}
-	return new.tstate;
+	return tstate;
 }
 
 /* The stack of the current thread; 0: no Python frame, STACK_LOST: it could not be sent. */
@@ -207,7 +212,7 @@ int at_sample(struct bpf_perf_event_data *context)
 	stack = current_stack(&sample_walk, tid, pid, process, layout, now, &tstate);
 	thread = bpf_map_lookup_elem(&sampled_threads, &tid);
 	if (thread && thread->pid == pid) {
-		came_back_unseen(tid, thread, bpf_get_current_task_btf(), now);
+		came_back(tid, thread, now);
 		if (thread->pauses)
 			flags |= SAMPLE_IN_PAUSE;
 	}
@@ -269,16 +274,22 @@ static __always_inline bool has_budget(struct switch_budget *budget, const struc
 	return budget->left_ns > 0 || thread->last_was_long;
 }
 
-/* What a thread that is not runnable waits for, as far as its task says. */
-static __always_inline u32 wait_flags(const struct task_struct *task, u32 state)
+/* What a thread that is not runnable waits for. `system_call` is negative in a fault. */
+static __always_inline u32 wait_reason(const struct task_struct *task, u32 state, s64 system_call,
+				       u64 first_argument)
 {
-	u32 flags = 0;
+	u32 reason = WAIT_OTHER;
 
 	if (state & TASK_STOPPED_OR_TRACED)
-		flags |= OFF_CPU_STOPPED;
+		return WAIT_STOPPED;
+	if (system_call < 0)
+		return WAIT_PAGE_FAULT;
 	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
-		flags |= OFF_CPU_ON_IO;
-	return flags;
+		return WAIT_DISK;
+	if (system_call < SYSTEM_CALLS)
+		reason = reasons_of_calls[system_call];
+	/* no files to select: time.sleep() until Python 3.10 */
+	return reason == WAIT_POLL && !first_argument ? WAIT_SLEEP : reason;
 }
 
 /* The system call that a thread is in, by the registers with which it entered the kernel. */
@@ -298,9 +309,9 @@ static __always_inline bool read_system_call(const struct pt_regs *registers, s6
 static __always_inline void leave_cpu(u32 tid, u32 pid, const struct followed_process *process, bool preempted,
 				      u64 now)
 {
-	struct sampled_thread *thread = bpf_map_lookup_elem(&sampled_threads, &tid), new = { .pid = pid };
+	struct sampled_thread *thread = bpf_map_lookup_elem(&sampled_threads, &tid);
 	struct task_struct *task = bpf_get_current_task_btf();
-	u32 state = task_state(task), flags = 0, zero = 0;
+	u32 state = task_state(task), reason = WAIT_CPU, zero = 0;
 	u64 stack = STACK_LOST, tstate = 0;
 	struct switch_budget *budget;
 	const struct layout *layout;
@@ -310,39 +321,42 @@ static __always_inline void leave_cpu(u32 tid, u32 pid, const struct followed_pr
 	if (state & TASK_DEAD)
 		return;
 	if (thread && thread->pid == pid)
-		came_back_unseen(tid, thread, task, now);
-	if (!thread || thread->pid != pid) {
-		bpf_map_update_elem(&sampled_threads, &tid, &new, BPF_ANY);
-		thread = bpf_map_lookup_elem(&sampled_threads, &tid);
-		if (!thread)
-			return;
-	}
-	flags = preempted || !state ? OFF_CPU_RUNNABLE : wait_flags(task, state);
+		came_back(tid, thread, now);
+	if (!thread || thread->pid != pid)
+		thread = new_thread(tid, pid, BPF_ANY);
+	if (!thread)
+		return;
 	budget = bpf_map_lookup_elem(&switch_budgets, &zero);
-	if (flags & OFF_CPU_RUNNABLE) {
+	if (preempted || !state) {
 		/* it may be anywhere */
 		stack = 0;
 	} else if (read_system_call((struct pt_regs *)bpf_task_pt_regs(task), &system_call, &first_argument)) {
+		layout = process->runtime ? bpf_map_lookup_elem(&layouts, &process->layout) : 0;
 		if (budget && has_budget(budget, thread, now)) {
-			layout = process->runtime ? bpf_map_lookup_elem(&layouts, &process->layout) : 0;
 			stack = current_stack(&sample_walk, tid, pid, process, layout, now, &tstate);
-			if (system_call == FUTEX && is_gil(first_argument, process, layout, tstate))
-				flags |= OFF_CPU_ON_GIL;
 			budget->left_ns -= bpf_ktime_get_ns() - now;
-			/* the entry may be another one now */
-			thread = bpf_map_lookup_elem(&sampled_threads, &tid);
-			if (!thread)
-				return;
+		} else if (layout && layout->frames.tstate_frame != NO_OFFSET) {
+			thread_state(tid, pid, process, layout, now);
 		}
+		/* the entry may be another one now */
+		thread = bpf_map_lookup_elem(&sampled_threads, &tid);
+		if (!thread)
+			return;
+		reason = wait_reason(task, state, system_call, first_argument);
+		if (system_call == FUTEX && is_gil(first_argument, process, layout, thread->tstate))
+			reason = WAIT_GIL;
+	} else {
+		reason = WAIT_OTHER;
 	}
-	if (thread->pauses)
-		flags |= OFF_CPU_IN_PAUSE;
+	thread->flags = thread->pauses ? OFF_CPU_IN_PAUSE : 0;
 	thread->off_cpu_ns = now;
+	thread->woken_ns = 0;
 	thread->ran_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
 	thread->stack = stack;
 	thread->system_call = system_call < 0 ? -1 : system_call;
 	thread->first_argument = first_argument;
-	thread->flags = flags;
+	thread->reason = reason;
+	loop_waits(tid, thread, now);
 }
 
 /* The arguments: whether it is a preemption, the current task, and the next one. */
@@ -361,7 +375,7 @@ int at_switch(struct bpf_raw_tracepoint_args *context)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (thread && thread->off_cpu_ns && thread->pid == (u32)BPF_CORE_READ(next, tgid))
-		enter_cpu(next_tid, thread, now);
+		back_on_cpu(next_tid, thread, now);
 	if (process && tid)
 		leave_cpu(tid, pid, process, context->args[0], now);
 	/* reading the clock costs as much as a lookup: one of COST_SAMPLED is measured */
@@ -369,6 +383,51 @@ int at_switch(struct bpf_raw_tracepoint_args *context)
 		count_many(COUNTER_SWITCHES, COST_SAMPLED);
 		count_many(COUNTER_SWITCH_NS, COST_SAMPLED * (bpf_ktime_get_ns() - now));
 	}
+	return 0;
+}
+
+/* The process that wakes a thread now: of the current thread. A thread without Python that was woken just before
+ * passes on what it was woken for, as the threads for input and output of libzmq do. 0 in an interrupt, which may come
+ * from anywhere. */
+static __always_inline u32 waking_process(u64 now)
+{
+	u64 ids = bpf_get_current_pid_tgid(), first_argument;
+	u32 tid = ids;
+	struct sampled_thread *waker = bpf_map_lookup_elem(&sampled_threads, &tid);
+	s64 system_call = -1;
+
+	if (!read_system_call((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf()), &system_call,
+			      &first_argument) || system_call < 0)
+		return 0;
+	if (waker && !waker->tstate && now - waker->woken_ns < PASSES_ON_NS)
+		return waker->woken_by;
+	return ids >> 32;
+}
+
+/* A thread is woken. The argument: its task. */
+SEC("raw_tp/sched_waking")
+int at_waking(struct bpf_raw_tracepoint_args *context)
+{
+	u32 tid = BPF_CORE_READ((const struct task_struct *)context->args[0], pid);
+	struct sampled_thread *thread = bpf_map_lookup_elem(&sampled_threads, &tid);
+
+	if (!thread || !thread->off_cpu_ns || thread->woken_ns)
+		return 0;
+	thread->woken_ns = bpf_ktime_get_ns();
+	thread->woken_by = waking_process(thread->woken_ns);
+	return 0;
+}
+
+/* A system call is entered, by any thread of the machine: attached only while a loop looks whether there is input, as
+ * asyncio's does while callbacks are ready, because such a call does not wait. The arguments: the registers, and the
+ * number of the call. */
+SEC("raw_tp/sys_enter")
+int at_system_call(struct bpf_raw_tracepoint_args *context)
+{
+	u64 number = context->args[1];
+
+	if (number < SYSTEM_CALLS && looked_at[number])
+		loop_looks((struct pt_regs *)context->args[0], number);
 	return 0;
 }
 
@@ -401,8 +460,8 @@ int at_host_launch(struct pt_regs *context)
 	event->start_ns = now;
 	event->end_ns = now;
 	event->stack = stack;
-	event->system_call = -1;
-	event->first_argument = 0;
+	event->reason = WAIT_DRIVER;
+	event->woken_by = 0;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -413,7 +472,7 @@ SEC("iter/task")
 int list_waits(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
-	struct sampled_thread *thread, new = {};
+	struct sampled_thread *thread;
 	struct earlier_wait wait = {};
 	u64 first_argument = 0;
 	s64 system_call = -1;
@@ -429,20 +488,18 @@ int list_waits(struct bpf_iter__task *context)
 	read_system_call((struct pt_regs *)bpf_task_pt_regs(task), &system_call, &first_argument);
 	wait.start_ns = bpf_ktime_get_ns();
 	wait.thread_id = thread_id(task);
-	new.pid = wait.pid;
-	new.off_cpu_ns = wait.start_ns;
-	new.ran_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
-	new.stack = STACK_LOST;
-	new.system_call = system_call < 0 ? -1 : system_call;
-	new.first_argument = first_argument;
-	new.flags = wait_flags(task, state);
-	if (bpf_map_update_elem(&sampled_threads, &wait.tid, &new, BPF_NOEXIST))
+	thread = new_thread(wait.tid, wait.pid, BPF_NOEXIST);
+	if (!thread)
 		return 0;
-	/* It may have come back before there was an entry: it was woken before then. */
+	thread->ran_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
+	thread->stack = STACK_LOST;
+	thread->system_call = system_call < 0 ? -1 : system_call;
+	thread->first_argument = first_argument;
+	thread->reason = wait_reason(task, state, system_call, first_argument);
+	thread->off_cpu_ns = wait.start_ns;
+	/* It may have come back before its wait was noted: it was woken before then. */
 	if (!(task_state(task) & TASK_WAITS)) {
-		thread = bpf_map_lookup_elem(&sampled_threads, &wait.tid);
-		if (thread)
-			thread->off_cpu_ns = 0;
+		thread->off_cpu_ns = 0;
 		return 0;
 	}
 	bpf_seq_write(context->meta->seq, &wait, sizeof(wait));

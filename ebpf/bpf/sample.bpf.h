@@ -19,8 +19,50 @@ struct {
 	__type(value, struct sampled_thread);
 } sampled_threads SEC(".maps");
 
+/* Too large for the BPF stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct sampled_thread);
+} empty_sampled_thread SEC(".maps");
+
+/* A thread of which nothing is known yet; 0 if there is one already and `flags` is BPF_NOEXIST. */
+static __always_inline struct sampled_thread *new_thread(u32 tid, u32 pid, u64 flags)
+{
+	struct sampled_thread *thread;
+	u32 zero = 0;
+
+	thread = bpf_map_lookup_elem(&empty_sampled_thread, &zero);
+	if (!thread || bpf_map_update_elem(&sampled_threads, &tid, thread, flags))
+		return 0;
+	thread = bpf_map_lookup_elem(&sampled_threads, &tid);
+	if (thread)
+		thread->pid = pid;
+	return thread;
+}
+
 /* A shorter time off the CPU is not recorded. */
 #define OFF_CPU_NS 1000000ull
+
+static __always_inline void spend(struct sampled_thread *thread, u32 on, u64 ns)
+{
+	if (on < SPENT)
+		thread->spent_ns[on] += ns;
+}
+
+/* Adds up a time off the CPU, of any length. From its waking on the thread waits for a CPU only. */
+static __always_inline void spend_wait(struct sampled_thread *thread, u64 start, u64 now)
+{
+	u64 woken = thread->woken_ns;
+
+	if (thread->flags & OFF_CPU_IN_PAUSE)
+		return;
+	if (thread->reason == WAIT_CPU || woken < start || woken > now)
+		woken = now;
+	spend(thread, thread->reason, woken - start);
+	spend(thread, WAIT_CPU, now - woken);
+}
 
 /* A thread gets the CPU again. */
 static __always_inline void enter_cpu(u32 tid, struct sampled_thread *thread, u64 now)
@@ -29,6 +71,7 @@ static __always_inline void enter_cpu(u32 tid, struct sampled_thread *thread, u6
 	struct off_cpu_event *event;
 
 	thread->off_cpu_ns = 0;
+	spend_wait(thread, start, now);
 	thread->last_was_long = now - start >= OFF_CPU_NS;
 	if (!thread->last_was_long)
 		return;
@@ -44,20 +87,23 @@ static __always_inline void enter_cpu(u32 tid, struct sampled_thread *thread, u6
 	event->start_ns = start;
 	event->end_ns = now;
 	event->stack = thread->stack == STACK_LOST ? 0 : thread->stack;
-	event->system_call = thread->system_call;
-	event->first_argument = thread->first_argument;
+	event->reason = thread->reason;
+	event->woken_by = thread->woken_ns >= start ? thread->woken_by : 0;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
 /* The current thread runs, and no switch to it was seen: a kernel may hide those from some of its tasks. It came
- * back when it had not run yet for what it has run since it left. */
-static __always_inline void came_back_unseen(u32 tid, struct sampled_thread *thread,
+ * back when it had not run yet for what it has run since it left: that time, or 0. */
+static __always_inline u64 came_back_unseen(u32 tid, struct sampled_thread *thread,
 					     const struct task_struct *task, u64 now)
 {
 	u64 ran = BPF_CORE_READ(task, se.sum_exec_runtime) - thread->ran_ns, start = thread->off_cpu_ns;
 
-	if (start && now > start)
-		enter_cpu(tid, thread, ran < now - start ? now - ran : start);
+	if (!start || now <= start)
+		return 0;
+	start = ran < now - start ? now - ran : start;
+	enter_cpu(tid, thread, start);
+	return start;
 }
 
 /* The current thread exits. */
@@ -72,17 +118,20 @@ static __always_inline void sampled_exit(u32 tid, u32 pid, u64 now)
 /* The thread enters a collection (1) or leaves one (-1). */
 static __always_inline void sampled_in_pause(u32 tid, u32 pid, s32 change)
 {
-	struct sampled_thread *thread, new = { .pid = pid };
+	struct sampled_thread *thread;
 
 	if (!samples)
 		return;
 	thread = bpf_map_lookup_elem(&sampled_threads, &tid);
-	if (!thread && change > 0) {
-		bpf_map_update_elem(&sampled_threads, &tid, &new, BPF_ANY);
-		thread = bpf_map_lookup_elem(&sampled_threads, &tid);
-	}
-	if (thread && (change > 0 || thread->pauses))
-		thread->pauses += change;
+	if (!thread && change > 0)
+		thread = new_thread(tid, pid, BPF_ANY);
+	if (!thread || (change < 0 && !thread->pauses))
+		return;
+	if (!thread->pauses)
+		thread->pause_ns = bpf_ktime_get_ns();
+	thread->pauses += change;
+	if (!thread->pauses)
+		spend(thread, SPENT_IN_PAUSES, bpf_ktime_get_ns() - thread->pause_ns);
 }
 
 /* Stores where the interpreter of a process is: a probe knows it, a sample does not. */

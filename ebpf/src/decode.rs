@@ -2,9 +2,11 @@
 
 mod garbage;
 mod off_cpu;
+mod turns;
 
 pub(crate) use off_cpu::off_cpu;
 pub use off_cpu::waits_for;
+pub(crate) use turns::{key as loop_key, turns};
 
 use crate::counts;
 use crate::event::{
@@ -12,8 +14,8 @@ use crate::event::{
     PauseEvent, ProcessEvent, SampleEvent, StackEvent, StopState,
 };
 use crate::wire::{
-    AllocationWire, CodeWire, EventKind, LibraryWire, NO_OFFSET, PauseFlag, PauseWire, ProcessWire,
-    SampleFlag, SampleWire, StackWire, StopWire, read,
+    AllocationWire, CodeWire, EventKind, LibraryWire, LoopWire, NO_OFFSET, PauseFlag, PauseWire,
+    ProcessWire, SampleFlag, SampleWire, StackWire, StopWire, read,
 };
 use gctrace_event::{CpuSamples, EventSource, GcReason, Pause};
 use std::sync::OnceLock;
@@ -32,6 +34,12 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
         EventKind::EVENT_SAMPLE => read(bytes).map(|wire| KernelEvent::Sample(sample(&wire))),
         EventKind::EVENT_OFF_CPU => {
             read(bytes).and_then(|wire| off_cpu(&wire)).map(KernelEvent::OffCpu)
+        }
+        EventKind::EVENT_LOOP => {
+            read(bytes).map(|wire: LoopWire| KernelEvent::Loop(turns::key(&wire.place)))
+        }
+        EventKind::EVENT_TURN => {
+            read(bytes).and_then(|wire| turns::turn(&wire)).map(KernelEvent::Turn)
         }
         EventKind::EVENT_TYPE => {
             read(bytes).map(|wire| KernelEvent::Type(garbage::type_event(&wire)))
@@ -349,6 +357,8 @@ mod tests {
                     let rest = bytes.len() - size_of::<GarbageWire>();
                     prop_assert!(garbage.kinds.len() <= rest / size_of::<GarbageKindWire>());
                 }
+                Some(KernelEvent::Loop(_)) => prop_assert!(bytes.len() >= size_of::<LoopWire>()),
+                Some(KernelEvent::Turn(turn)) => prop_assert!(turn.start_ns <= turn.end_ns),
                 None => prop_assert!(kind > 8 || kind == 0 || bytes.len() < size_of::<StackWire>()),
             }
         }

@@ -1,7 +1,7 @@
 //! Events of recorded processes that the BPF programs report.
 
 use crate::wire::FileKey;
-use gctrace_event::{CpuSamples, Garbage, OffCpu, Pause};
+use gctrace_event::{CpuSamples, Garbage, LoopPlace, OffCpu, Pause, Turn};
 
 /// An event in a recorded process.
 #[derive(Clone, Debug)]
@@ -24,6 +24,10 @@ pub enum KernelEvent {
     Sample(SampleEvent),
     /// A thread's time off the CPU, and the reason.
     OffCpu(OffCpuEvent),
+    /// A thread waits at the same place again and again.
+    Loop(LoopKey),
+    /// A long turn of a loop.
+    Turn(Turn),
     /// A type is seen in garbage for the first time.
     Type(TypeEvent),
     /// The garbage of a collection was examined.
@@ -135,6 +139,19 @@ pub struct EarlierWait {
     pub start_ns: u64,
     /// Its `pthread_self()`; `None`: unknown.
     pub thread_id: Option<u64>,
+}
+
+/// The loop of a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LoopKey {
+    /// Process id in the initial pid namespace.
+    pub pid: u32,
+    /// Kernel id of the thread.
+    pub tid: u32,
+    /// Number of the system call that it waits in, on this machine.
+    pub system_call: i32,
+    /// The call and its first argument.
+    pub place: LoopPlace,
 }
 
 /// Identity of a type in a process; an address alone may be reused.

@@ -97,14 +97,14 @@ pub use decode::{decode, waits_for};
 pub use error::Error;
 pub use event::{
     AllocationEvent, CapturedFrame, CapturedKind, CodeEvent, CodeId, EarlierWait, GarbageEvent,
-    KernelEvent, KindOwner, LibraryKind, NotStopped, OffCpuEvent, PauseEvent, ProcessEvent,
-    SampleEvent, StackEvent, StackId, StopState, TypeEvent, TypeId,
+    KernelEvent, KindOwner, LibraryKind, LoopKey, NotStopped, OffCpuEvent, PauseEvent,
+    ProcessEvent, SampleEvent, StackEvent, StackId, StopState, TypeEvent, TypeId,
 };
 pub use garbage::GarbagePrograms;
 pub use gctrace_abi::{CallKind, CollectorArguments, ProbePointKind};
 pub use gctrace_event::MAX_STACK_DEPTH;
 pub use release::StoppedProcesses;
-pub use samples::SamplePrograms;
+pub use samples::{LoopReading, SamplePrograms};
 pub use session::{
     Attachment, BpfSession, GarbageCounts, ProgramCounts, SampleCounts, SessionConfig, SharedMaps,
     detach,

@@ -4,26 +4,42 @@
 //! Owns the object of `bpf/sample.bpf.c`. Its findings arrive with the session's events.
 
 use crate::attach::{LinkPlan, ProbeEnd};
+use crate::decode::{loop_key, turns, waits_for};
 use crate::error::Error;
-use crate::event::EarlierWait;
+use crate::event::{EarlierWait, LoopKey, StackId};
 use crate::link::{ProbeLink, written};
 use crate::session::BpfSession;
 use crate::support::AttachMethod;
-use crate::wire::EarlierWaitWire;
+use crate::wire::{EarlierWaitWire, LoopKeyWire, LoopState};
 use crate::{link, support};
+use gctrace_event::Turns;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{Link, ProgramAttachType};
+use libbpf_rs::{Link, MapCore as _, MapFlags, ProgramAttachType};
 use skeleton::{SampleSkel, SampleSkelBuilder};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
+use zerocopy::{FromBytes as _, IntoBytes as _};
 
 crate::skeleton!(mod "sample");
+
+/// All turns of a loop so far.
+#[derive(Clone, Debug)]
+pub struct LoopReading {
+    /// The loop.
+    pub key: LoopKey,
+    /// Its counts; the interval and [`Turns::stack`] are left for the code that resolves frames.
+    pub turns: Turns,
+    /// The Python stack of its last wait; `None` if none was taken.
+    pub stack: Option<StackId>,
+}
 
 /// The loaded program. Dropping it ends the samples.
 pub struct SamplePrograms {
     // Declared, and so dropped, before the program that they run.
     links: Vec<Link>,
+    /// Sees each system call of the machine, as long as there is a loop.
+    system_calls: Option<Link>,
     launches: Vec<ProbeLink>,
     attach: AttachMethod,
     skeleton: SampleSkel<'static>,
@@ -43,6 +59,10 @@ impl SamplePrograms {
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
             rodata.stack_depth = stack_depth.min(crate::MAX_STACK_DEPTH);
             rodata.has_loops = support::has_loops();
+            for (number, reason) in (0..).zip(&mut rodata.reasons_of_calls) {
+                // Not 0: the programs look at the first argument themselves.
+                *reason = waits_for(number, 1) as u8;
+            }
         }
         shared.lend(open.open_object_mut()).map_err(Error::Load)?;
         let attach = session.attach_kind();
@@ -52,7 +72,9 @@ impl SamplePrograms {
         }
         let skeleton = open.load().map_err(Error::Load)?;
         let switches = skeleton.progs.at_switch.attach().map_err(Error::Load)?;
-        Ok(Self { links: vec![switches], launches: Vec::new(), attach, skeleton })
+        let wakings = skeleton.progs.at_waking.attach().map_err(Error::Load)?;
+        let links = vec![switches, wakings];
+        Ok(Self { links, system_calls: None, launches: Vec::new(), attach, skeleton })
     }
 
     /// Takes the stack of each recorded thread that launches a function of the host. `functions`: file offsets of a
@@ -85,6 +107,63 @@ impl SamplePrograms {
             thread_id: (wait.thread_id != 0).then_some(wait.thread_id),
         });
         Ok(waits.collect())
+    }
+
+    /// Ends turns of loops at each entry of these system calls, whether they wait or not; at no others. With any, each
+    /// system call of the machine runs a program.
+    ///
+    /// # Errors
+    /// [`Error::Load`] with the kernel's error.
+    pub fn look_at(&mut self, system_calls: &[i32]) -> Result<(), Error> {
+        if let Some(globals) = self.skeleton.maps.bss_data.as_mut() {
+            for (number, looks) in (0..).zip(&mut globals.looked_at) {
+                *looks = system_calls.contains(&number).into();
+            }
+        }
+        if system_calls.is_empty() {
+            self.system_calls = None;
+        } else if self.system_calls.is_none() {
+            let link = self.skeleton.progs.at_system_call.attach().map_err(Error::Load)?;
+            self.system_calls = Some(link);
+        }
+        Ok(())
+    }
+
+    /// All loops, with all turns of each.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn loops(&self) -> Result<Vec<LoopReading>, Error> {
+        let map = &self.skeleton.maps.loops;
+        let failed = |source| Error::Map { map: "loops", source };
+        let mut all = Vec::new();
+        for bytes in map.keys() {
+            let value = map.lookup(&bytes, MapFlags::ANY).map_err(failed)?;
+            let state = value.and_then(|value| LoopState::read_from_bytes(&value).ok());
+            if let (Ok(key), Some(state)) = (LoopKeyWire::read_from_bytes(&bytes), state) {
+                all.push(LoopReading {
+                    key: loop_key(&key),
+                    turns: turns(&key, &state),
+                    stack: (state.stack != 0).then_some(state.stack),
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Makes room for other loops.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn forget_loop(&self, key: &LoopKey) -> Result<(), Error> {
+        let key = LoopKeyWire {
+            pid: key.pid,
+            tid: key.tid,
+            system_call: key.system_call,
+            first_argument: key.place.argument,
+        };
+        let map = &self.skeleton.maps.loops;
+        map.delete(key.as_bytes()).map_err(|source| Error::Map { map: "loops", source })
     }
 
     /// Takes a sample whenever `clock`, a perf event of one CPU with a frequency, ticks while a recorded

@@ -19,13 +19,17 @@ pub(crate) use skeleton::types::{
     garbage_event as GarbageWire, garbage_kind as GarbageKindWire,
     hardware_counter as HardwareCounter, hardware_counts as HardwareCounts,
     instruction_kind as InstructionKind, layout as LayoutWire, library as LibraryWire,
+    loop_event as LoopWire, loop_key as LoopKeyWire, loop_state as LoopState,
     object_layout as ObjectsWire, off_cpu_event as OffCpuWire, off_cpu_flag as OffCpuFlag,
     pause_event as PauseWire, pause_flag as PauseFlag, point as Point, point_kind as PointKind,
     process_counts as ProcessCountsWire, process_event as ProcessWire,
     process_hardware as ProcessHardware, sample_event as SampleWire, sample_flag as SampleFlag,
     sampled_thread as SampledThread, software_counts as SoftwareCounts, stack_event as StackWire,
-    stop as StopWire, task_counts as TaskCounts, type_event as TypeWire,
+    stop as StopWire, task_counts as TaskCounts, turn_event as TurnWire, type_event as TypeWire,
 };
+
+#[cfg(test)]
+pub(crate) use skeleton::types::wait_reason as WaitReason;
 
 /// `NO_OFFSET` of `bpf/event.h`: this build has no such field.
 pub(crate) const NO_OFFSET: u32 = u32::MAX;

@@ -21,6 +21,7 @@ mod process;
 mod recording;
 mod segment;
 mod step;
+mod turns;
 
 pub use allocations::*;
 pub use called::*;
@@ -38,6 +39,7 @@ pub use process::*;
 pub use recording::*;
 pub use segment::*;
 pub use step::*;
+pub use turns::*;
 
 use bitcode::{Decode, Encode};
 use kind::{declare, placed, read, records};
@@ -293,6 +295,8 @@ records! {
         CpuSamples(CpuSamples),
         /// Times of a thread off the CPU.
         OffCpu(OffCpu),
+        /// Counts of a loop's turns.
+        Turns(Turns),
         /// PyTorch's memory by layer in one step.
         Layers(Layers),
         /// A GPU, as NVML describes it.
@@ -323,6 +327,8 @@ records! {
         DeviceMemory(DeviceMemory),
         /// A mark of a training step.
         Step(StepMark),
+        /// A long turn of a loop.
+        Turn(Turn),
         /// A wait of a synchronizing call.
         GpuSync(GpuSync),
         /// A note for the user.

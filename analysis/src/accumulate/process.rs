@@ -20,6 +20,7 @@ use crate::settings::ExplicitCalls;
 use crate::spans::StepSpan;
 use crate::stacks::{NodeId, RankingLimits, StackRanking, StackTree, TraceStacks};
 use crate::time::{duration_ns, extend};
+use crate::turns::LoopSums;
 use gctrace_event::{CollectorKind, FrameId, GcReason, Pause, Record};
 use gctrace_stats::{rate, ratio};
 use std::collections::BTreeSet;
@@ -72,6 +73,7 @@ pub(crate) struct ProcessState {
     calls: ExplicitCalls,
     pub(crate) layers: LayerSums,
     pub(crate) cpu: CpuSums,
+    pub(crate) loops: LoopSums,
     pub(crate) waits: CpuWaits,
     pub(crate) counters: Box<CounterSums>,
 }
@@ -117,6 +119,8 @@ impl ProcessState {
             Record::Called(called) => self.called.add(&called, stack),
             Record::AliveLines(alive) => self.alive.add(&alive, node),
             Record::Layers(layers) => self.layers.add(layers),
+            Record::Turns(turns) => self.loops.add(&turns, stack),
+            Record::Turn(turn) => self.loops.add_turn(turn),
             other => self.cleanup.record(&other, stack),
         }
     }
@@ -142,6 +146,7 @@ impl ProcessState {
     pub(crate) fn add(&mut self, pause: &Pause) {
         self.see(pause.start_ns, pause.end_ns);
         self.tally.add(pause);
+        self.loops.add_pause(pause);
         let paused = &mut self.sums.paused;
         paused.add(pause.start_ns, pause.end_ns, |_, _| {});
         paused.trim(|_, _| {});

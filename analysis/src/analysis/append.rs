@@ -38,6 +38,7 @@ impl Analysis {
             process.alive.renumber(&places.nodes);
             process.cleanup.renumber(&places.nodes);
             process.cpu.renumber(&places.nodes);
+            process.loops.renumber(&places.nodes);
         }
         for spans in other.thread_spans {
             spans.moved(places.processes, &places.nodes).push_to(&mut self.thread_spans);

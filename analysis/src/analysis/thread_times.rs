@@ -1,11 +1,13 @@
 //! What threads did: samples of the code they executed, and causes of their time off the CPU.
 
 use super::Analysis;
+use crate::accumulate::process::ProcessState;
 use crate::cpu::main_thread::MainThread;
 use crate::cpu::off_cpu::is_for_data;
 use crate::cpu::spans::ThreadSpan;
-use crate::report::MainThreadReport;
+use crate::report::{LoopReport, MainThreadReport, ProcessWaitReport};
 use crate::stacks::NodeId;
+use crate::turns::LoopContext;
 use crate::words::samples::waiting;
 use gctrace_event::{CpuSamples, OffCpu, OffCpuReason};
 use std::collections::HashMap;
@@ -32,6 +34,7 @@ impl Analysis {
         let index = self.index_at(off.pid, off.at_ns);
         let process = &mut self.processes[index];
         process.see_at_work(off.at_ns, off.end_ns());
+        process.loops.add_waits(off);
         // Without a length it was not off the CPU.
         for span in off.spans().filter(|(start_ns, end_ns)| start_ns < end_ns) {
             let span = ThreadSpan::off_cpu(off, span, node, for_data);
@@ -92,5 +95,42 @@ impl Analysis {
         let pid = process.sums.pid;
         let main = MainThread::of(&self.stacks, own, pid, within);
         Some(main.report(&self.stacks, hertz.into(), (own, pid), spans.others(index), children))
+    }
+
+    /// Waits of processes for collections of others, the longest first.
+    pub(crate) fn waits_for_processes(&self) -> Vec<ProcessWaitReport> {
+        let mut by_id: HashMap<(usize, u32), &ProcessState> = HashMap::new();
+        for process in &self.processes {
+            by_id.insert((process.trace, process.sums.pid), process);
+        }
+        let mut waits: Vec<ProcessWaitReport> = Vec::new();
+        for process in &self.processes {
+            let id = (process.trace, process.sums.pid);
+            let of = |pid| by_id.get(&(process.trace, pid)).map(|other| &other.loops);
+            waits.extend(process.loops.waits_for_others(id, of));
+        }
+        waits.sort_by_key(|wait| std::cmp::Reverse(wait.in_collections_ns));
+        waits
+    }
+
+    /// The loops of processes, the one with most time in turns first.
+    pub(crate) fn loops(&self) -> Vec<LoopReport> {
+        let of = |(index, process): (usize, &ProcessState)| {
+            let trace = self.traces.get(process.trace)?;
+            let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
+            let (start_ns, end_ns, _) = process.observed(ended_ns, trace.last_ns());
+            let spans = self.thread_spans.get(process.trace);
+            process.loops.report(&LoopContext {
+                trace: process.trace,
+                pid: process.sums.pid,
+                started_ns: trace.started_ns(),
+                observed_ns: end_ns - start_ns,
+                tree: &self.stacks,
+                spans: spans.map_or([&[], &[]], |spans| [spans.of(index), spans.others(index)]),
+            })
+        };
+        let mut loops: Vec<LoopReport> = self.processes.iter().enumerate().filter_map(of).collect();
+        loops.sort_by_key(LoopReport::rank);
+        loops
     }
 }

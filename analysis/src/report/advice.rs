@@ -109,6 +109,8 @@ pub enum AdviceId {
     FreeGil,
     /// Hold a lock for less time.
     FreeLock,
+    /// Move what holds up an event loop elsewhere.
+    FreeLoop,
     /// Change the cause of an idle GPU's wait.
     KeepGpuBusy,
     /// See the cause of the wait in a collection that does not end.

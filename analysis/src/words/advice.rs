@@ -36,9 +36,11 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
         AdviceId::Uncollectable => uncollectable(report),
         AdviceId::BreakCycles => break_cycles(report),
         // These have words of their own.
-        AdviceId::FasterData | AdviceId::FreeGil | AdviceId::FreeLock | AdviceId::KeepGpuBusy => {
-            AdviceText::default()
-        }
+        AdviceId::FasterData
+        | AdviceId::FreeGil
+        | AdviceId::FreeLock
+        | AdviceId::FreeLoop
+        | AdviceId::KeepGpuBusy => AdviceText::default(),
     };
     text.advice(id, effect)
 }

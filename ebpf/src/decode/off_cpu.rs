@@ -11,30 +11,20 @@ pub(crate) fn off_cpu(wire: &OffCpuWire) -> Option<OffCpuEvent> {
             pid: wire.pid,
             tid: wire.tid,
             at_ns: wire.start_ns,
-            reason: reason(wire),
+            reason: reason(wire.reason),
             times: vec![(0, wire.end_ns - wire.start_ns)],
             in_pause: wire.flags & OffCpuFlag::OFF_CPU_IN_PAUSE.0 != 0,
+            woken_by: Some(wire.woken_by).filter(|pid| *pid != 0 && *pid != wire.pid),
             stack: None,
         },
         stack: (wire.stack != 0).then_some(wire.stack),
     })
 }
 
-fn reason(wire: &OffCpuWire) -> OffCpuReason {
-    let by_flag = [
-        (OffCpuFlag::OFF_CPU_STOPPED, OffCpuReason::Stopped),
-        (OffCpuFlag::OFF_CPU_RUNNABLE, OffCpuReason::Cpu),
-        (OffCpuFlag::OFF_CPU_ON_GIL, OffCpuReason::Gil),
-        (OffCpuFlag::OFF_CPU_AT_LAUNCH, OffCpuReason::Driver),
-    ];
-    let flagged = by_flag.iter().find(|(flag, _)| wire.flags & flag.0 != 0);
-    let on_io = wire.flags & OffCpuFlag::OFF_CPU_ON_IO.0 != 0;
-    match flagged {
-        Some((_, reason)) => *reason,
-        None if wire.system_call < 0 => OffCpuReason::PageFault,
-        None if on_io => OffCpuReason::Disk,
-        None => waits_for(wire.system_call.into(), wire.first_argument.into()),
-    }
+/// The reason of this number, as the kernel's programs number them; any other is something else.
+pub(crate) fn reason(number: u32) -> OffCpuReason {
+    let index = usize::try_from(number).ok();
+    index.and_then(|index| OffCpuReason::ALL.get(index)).copied().unwrap_or_default()
 }
 
 /// Reason for a thread's wait in a system call, by the numbers of this machine.
@@ -81,23 +71,29 @@ pub fn waits_for(number: i64, first_argument: u64) -> OffCpuReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::WaitReason;
 
     #[test]
-    fn reasons_by_flag_and_call() {
-        let none = OffCpuFlag(0);
-        for (flag, call, reason) in [
-            (none, libc::SYS_futex, OffCpuReason::Lock),
-            (OffCpuFlag::OFF_CPU_ON_GIL, libc::SYS_futex, OffCpuReason::Gil),
-            (none, libc::SYS_read, OffCpuReason::Pipe),
-            (OffCpuFlag::OFF_CPU_ON_IO, libc::SYS_read, OffCpuReason::Disk),
-            (OffCpuFlag::OFF_CPU_ON_IO, -1, OffCpuReason::PageFault),
-            (OffCpuFlag::OFF_CPU_RUNNABLE, -1, OffCpuReason::Cpu),
-            (OffCpuFlag::OFF_CPU_STOPPED, libc::SYS_read, OffCpuReason::Stopped),
-            (none, libc::SYS_getpid, OffCpuReason::Other),
+    fn reasons_have_the_numbers_of_the_programs() {
+        for (number, expected) in [
+            (WaitReason::WAIT_GIL, OffCpuReason::Gil),
+            (WaitReason::WAIT_LOCK, OffCpuReason::Lock),
+            (WaitReason::WAIT_POLL, OffCpuReason::Poll),
+            (WaitReason::WAIT_PIPE, OffCpuReason::Pipe),
+            (WaitReason::WAIT_SLEEP, OffCpuReason::Sleep),
+            (WaitReason::WAIT_PROCESS, OffCpuReason::Process),
+            (WaitReason::WAIT_DISK, OffCpuReason::Disk),
+            (WaitReason::WAIT_PAGE_FAULT, OffCpuReason::PageFault),
+            (WaitReason::WAIT_DRIVER, OffCpuReason::Driver),
+            (WaitReason::WAIT_CPU, OffCpuReason::Cpu),
+            (WaitReason::WAIT_STOPPED, OffCpuReason::Stopped),
+            (WaitReason::WAIT_OTHER, OffCpuReason::Other),
         ] {
-            let system_call = i32::try_from(call).unwrap();
-            let wire = OffCpuWire { flags: flag.0, system_call, ..OffCpuWire::default() };
-            assert_eq!(super::reason(&wire), reason, "{call}");
+            assert_eq!(reason(number.0), expected);
         }
+        assert_eq!(WaitReason::WAIT_REASONS.0, u32::try_from(OffCpuReason::ALL.len()).unwrap());
+        assert_eq!(reason(u32::MAX), OffCpuReason::Other);
+        assert_eq!(waits_for(libc::SYS_read, 3), OffCpuReason::Pipe);
+        assert_eq!(waits_for(libc::SYS_getpid, 0), OffCpuReason::Other);
     }
 }

@@ -148,6 +148,11 @@ impl ProgramCounts {
                 Counter::COUNTER_LOST_OFF_CPU,
                 "times off the CPU: the ring buffer was full (--ring-size)",
             ),
+            (
+                Counter::COUNTER_LOST_TURNS,
+                "long turns of loops: the ring buffer was full (--ring-size)",
+            ),
+            (Counter::COUNTER_LOST_LOOPS, "waits of loops: more than 256 at once"),
             (Counter::COUNTER_LOST_TYPES, "names of types: the ring buffer was full (--ring-size)"),
         ]
         .into_iter()

@@ -39,8 +39,7 @@ impl BpfSession {
                     start_ns: thread.off_cpu_ns,
                     end_ns: at_ns,
                     stack: if thread.stack == STACK_LOST { 0 } else { thread.stack },
-                    system_call: thread.system_call,
-                    first_argument: thread.first_argument,
+                    reason: thread.reason,
                     ..OffCpuWire::default()
                 }));
             }

@@ -39,6 +39,7 @@ mod top_control;
 mod top_metrics;
 mod top_tmux;
 mod truth;
+mod turns;
 mod usage;
 mod usdt;
 mod waits;

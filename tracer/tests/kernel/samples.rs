@@ -84,6 +84,12 @@ impl SampledRun {
         within.sum()
     }
 
+    /// The events of its trace with this name.
+    pub(super) fn events(&self, name: &str) -> Vec<Value> {
+        let trace = Trace::read(&self.place.path().join("trace.json"));
+        trace.events.into_iter().filter(|event| event["name"] == name).collect()
+    }
+
     /// A process of the report.
     pub(super) fn process(&self, pid: &Value) -> &Value {
         cpu_of(&self.report, pid)

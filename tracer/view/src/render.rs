@@ -34,6 +34,7 @@ mod ranks;
 mod stacks;
 mod steps;
 mod text;
+mod turns;
 
 pub use comparison::{comparison, fact_name};
 pub use first_screen::{first_screen, verdict_lines};

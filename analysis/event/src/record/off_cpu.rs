@@ -4,7 +4,7 @@ use super::FrameId;
 use super::kind::{LONGEST_NS, Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
-use strum::Display;
+use strum::{Display, VariantArray};
 
 /// Consecutive times of one thread off the CPU, each of a millisecond or longer, at the same place and for the same
 /// reason; all within a second, or a single one.
@@ -24,6 +24,9 @@ pub struct OffCpu {
     /// Start, in ns after `ts`, and length in ns of each; in order, disjoint. A length of 0, with `driver`, is no time off
     /// the CPU: the thread launched a function of the host there (`cuLaunchHostFunc`).
     pub times: Vec<(u64, u64)>,
+    /// The process whose thread woke it, if that is another one: it waited for that process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub woken_by: Option<u32>,
     /// Whether it was in a collection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_pause: bool,
@@ -88,7 +91,7 @@ declare! {
     Decode,
 )]
 #[serde(rename_all = "snake_case")]
-#[derive(Display)]
+#[derive(Display, VariantArray)]
 pub enum OffCpuReason {
     /// The lock of its interpreter: another thread executes Python code.
     #[strum(to_string = "the GIL")]
@@ -128,4 +131,9 @@ pub enum OffCpuReason {
     #[serde(other)]
     #[strum(to_string = "something else")]
     Other,
+}
+
+impl OffCpuReason {
+    /// All, in the order of their numbers.
+    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
 }

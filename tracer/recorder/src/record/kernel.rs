@@ -10,6 +10,7 @@ mod discovery;
 mod garbage;
 mod interpreters;
 mod loaded_probes;
+mod loops;
 pub mod permission;
 mod pressure;
 mod probe_cost;
@@ -373,11 +374,11 @@ impl Source for KernelSource {
         for event in std::mem::take(&mut self.polled) {
             self.event(trace, event);
         }
+        if let Some(samples) = &mut self.samples {
+            samples.forget_ended(clock::monotonic_ns(), &self.stacks, &mut trace.output);
+        }
         self.stacks.forget_ended();
         self.garbage.forget_ended();
-        if let Some(samples) = &mut self.samples {
-            samples.forget_ended(&mut trace.output);
-        }
         self.pressures.close_ended(&self.session, &mut trace.output);
     }
 
@@ -401,7 +402,7 @@ impl Source for KernelSource {
             }
         }
         if let Some(samples) = &mut self.samples {
-            samples.tick(now, &mut trace.output);
+            samples.tick(now, &self.stacks, &mut trace.output);
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::launching::BARS;
 use super::next::{is_change, next};
-use super::{cleanup, garbage, idle, layers, leak_watch, missing, overhead, steps};
+use super::{cleanup, garbage, idle, layers, leak_watch, missing, overhead, steps, turns};
 use crate::document::{
     Block, INDENT, Paragraph, Section, Style, Table, Tone, hanging, lines, paragraph, plain,
 };
@@ -40,6 +40,8 @@ pub fn first_screen(report: &Report, traces: &[String], style: Style) -> Vec<Sec
     rest.extend(next(report, traces, shown));
     let mut used = length(&head) + 1 + length(&rest);
     used += if change.is_empty() { 0 } else { length(&change) + 2 };
+    let loops = if of_run { turns::in_short(report) } else { Vec::new() };
+    used += if loops.is_empty() { 0 } else { length(&loops) + 1 };
     let context = context(report, of_run, style.width());
     // At least the first line: the verdict is nothing without a place. The first of the rest are worth more than the
     // last one.
@@ -58,6 +60,7 @@ pub fn first_screen(report: &Report, traces: &[String], style: Style) -> Vec<Sec
     }
     vec![
         Section::new("", head),
+        Section::new("", loops),
         Section::new("Do this", change),
         Section::new("Where it comes from", places),
         Section::new("", about),

@@ -3,7 +3,7 @@
 use super::{
     allocations, cause, cleanup, counters, cpu, cuda, first_screen, garbage, gpu_bounds,
     gpu_devices, gpu_samples, growth, idle, launching, layers, leak_watch, missing, overhead,
-    overview, pauses, pressure, ranks, stacks, steps,
+    overview, pauses, pressure, ranks, stacks, steps, turns,
 };
 use crate::document::{AdviceBlock, Block, Section, paragraph, plain};
 use gctrace_analysis::report::{Advice, Report};
@@ -40,6 +40,7 @@ pub fn full(report: &Report) -> Vec<Section> {
         counters::counters(report),
         cpu::cpu(report),
         cpu::off_cpu(report),
+        turns::turns(report),
         layers::layers(report),
         gpu_samples::gpus(report),
         overhead::own_cost(report),

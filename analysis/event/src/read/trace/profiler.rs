@@ -8,7 +8,7 @@ use super::code::{CodeFilter, overhead};
 use super::{ChromeEvent, DecodeError, JsonValue, Problem, id, time};
 use crate::{
     Annotation, Collective, CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuOp, GpuOpKind,
-    GpuSync, GpuSyncKind, NamedMarker, Record, StepMark,
+    GpuSync, GpuSyncKind, NamedMarker, Record, StepMark, Turn,
 };
 
 /// The record that a complete event is.
@@ -26,6 +26,9 @@ pub(super) fn slice(
     Ok(match category {
         b"gctrace" if event.name.raw_text() == Some(b"cuda launches") => {
             Record::CudaLaunches(launches(event).ok_or(DecodeError::Other)?)
+        }
+        b"gctrace" if event.name.raw_text() == Some(b"turn") => {
+            Record::Turn(turn(event).ok_or(DecodeError::Other)?)
         }
         b"cuda_sync" => Record::GpuSync(sync(event)?),
         b"user_annotation" => marked(annotation(event)?, event.args),
@@ -100,6 +103,11 @@ fn thread_extent(event: &ChromeEvent<'_>) -> Option<(u32, u32, u64, u64)> {
 fn launches(event: &ChromeEvent<'_>) -> Option<CudaLaunches> {
     let (pid, tid, first_ns, last_ns) = thread_extent(event)?;
     Some(CudaLaunches { pid, tid, first_ns, last_ns, ..event.args.parse().ok()? })
+}
+
+fn turn(event: &ChromeEvent<'_>) -> Option<Turn> {
+    let (pid, tid, start_ns, end_ns) = thread_extent(event)?;
+    Some(Turn { pid, tid, start_ns, end_ns, ..event.args.parse().ok()? })
 }
 
 /// The record of an annotation: a mark of a training step, by its name, or any other.

@@ -5,9 +5,10 @@ use crate::record::examination::Unexamined;
 use crate::record::kernel::interpreters::{InterpreterIndex, ProbeNeed};
 use crate::record::kernel::stopped_programs::{StopPoint, is_running};
 use crate::record::kernel::{KernelSource, cuda_probes};
+use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
 use gctrace_ebpf::{FileKey, KernelEvent, LibraryKind, OffCpuEvent, ProcessEvent, StopState};
-use gctrace_event::ProcessOrigin;
+use gctrace_event::{ProcessOrigin, Record};
 use gctrace_ring::Absence;
 
 impl KernelSource {
@@ -57,6 +58,15 @@ impl KernelSource {
                     self.processes.name_thread(off.pid, off.tid, &mut trace.output);
                     samples.add_off_cpu(off, stack, &mut trace.output);
                 }
+            }
+            KernelEvent::Loop(key) => {
+                if let Some(samples) = &mut self.samples {
+                    samples.found_loop(key);
+                }
+            }
+            KernelEvent::Turn(turn) => {
+                self.processes.name_thread(turn.pid, turn.tid, &mut trace.output);
+                trace.output.write(&Record::Turn(turn));
             }
             KernelEvent::Process(event) => self.process_event(trace, event),
         }

@@ -5,11 +5,12 @@
 
 use crate::clock;
 use crate::record::kernel::cuda_probes::HostLaunches;
+use crate::record::kernel::loops::Loops;
 use crate::record::kernel::stacks::StackResolver;
 use crate::record::output::{RecordOutput, RecordSink as _};
 use crate::record::trace::FrameTree;
 use gctrace_cpython::thread_by_id;
-use gctrace_ebpf::{BpfSession, SampleEvent, SamplePrograms};
+use gctrace_ebpf::{BpfSession, LoopKey, SampleEvent, SamplePrograms};
 use gctrace_event::{CpuSamples, FrameId, OffCpu, Record};
 use gctrace_probes::{ProcessMemory, Resolution, counters, maps};
 use gctrace_units::duration_ns;
@@ -32,6 +33,7 @@ pub(super) struct CpuSampling {
     /// Stacks of threads that waited when the recording of their process began.
     earlier: HashMap<(u32, u32), EarlierStack>,
     maps: HashMap<u32, CodeMap>,
+    loops: Loops,
     /// Processes that exited since the last drain: their last samples may still be in the ring.
     ended: Vec<u32>,
 }
@@ -80,6 +82,7 @@ impl CpuSampling {
             off_cpu: HashMap::new(),
             earlier: HashMap::new(),
             maps: HashMap::new(),
+            loops: Loops::default(),
             ended: Vec::new(),
         })
     }
@@ -173,7 +176,8 @@ impl CpuSampling {
             .filter(|earlier| earlier.start_ns == start_ns && earlier.read_ns <= end_ns);
         let stack = stack.or(earlier.map(|earlier| earlier.innermost));
         if let Some(open) = self.off_cpu.get_mut(&key)
-            && (open.reason, open.stack, open.in_pause) == (off.reason, stack, off.in_pause)
+            && (open.reason, open.stack, open.in_pause, open.woken_by)
+                == (off.reason, stack, off.in_pause, off.woken_by)
             && duration_ns(open.at_ns, end_ns) < TOGETHER_NS
             && start_ns >= open.end_ns()
         {
@@ -186,8 +190,14 @@ impl CpuSampling {
         }
     }
 
+    /// A thread waits for input again and again.
+    pub(super) fn found_loop(&mut self, key: LoopKey) {
+        self.loops.found(key, &mut self.programs);
+    }
+
     /// Writes the samples and times of threads that have done nothing else for a while.
-    pub(super) fn tick(&mut self, now_ns: u64, output: &mut RecordOutput) {
+    pub(super) fn tick(&mut self, now_ns: u64, stacks: &StackResolver, output: &mut RecordOutput) {
+        self.loops.tick(now_ns, &mut self.programs, stacks, output);
         let is_over =
             |_: &(u32, u32), off: &mut OffCpu| duration_ns(off.at_ns, now_ns) >= TOGETHER_NS;
         for (_, off) in self.off_cpu.extract_if(is_over) {
@@ -207,7 +217,15 @@ impl CpuSampling {
     }
 
     /// Forgets exited processes, once every event up to their exit was handled.
-    pub(super) fn forget_ended(&mut self, output: &mut RecordOutput) {
+    pub(super) fn forget_ended(
+        &mut self,
+        now_ns: u64,
+        stacks: &StackResolver,
+        output: &mut RecordOutput,
+    ) {
+        if !self.ended.is_empty() {
+            self.loops.write(now_ns, &mut self.programs, stacks, output);
+        }
         for pid in self.ended.drain(..) {
             self.maps.remove(&pid);
             self.earlier.retain(|(of, _), _| *of != pid);
@@ -221,7 +239,13 @@ impl CpuSampling {
     }
 
     /// Writes the rest.
-    pub(super) fn finish(&mut self, output: &mut RecordOutput) {
+    pub(super) fn finish(
+        &mut self,
+        now_ns: u64,
+        stacks: &StackResolver,
+        output: &mut RecordOutput,
+    ) {
+        self.loops.write(now_ns, &mut self.programs, stacks, output);
         for (_, samples) in self.open.drain() {
             samples.write(output);
         }

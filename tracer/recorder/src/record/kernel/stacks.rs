@@ -123,6 +123,11 @@ impl StackResolver {
         frame
     }
 
+    /// The same of a stack whose event may be on its way.
+    pub(crate) fn innermost_so_far(&self, stack: Option<StackId>) -> Option<FrameId> {
+        self.innermost.get(&stack?).copied()
+    }
+
     /// The process exited or executed another program: its code objects are gone.
     pub(crate) fn ended(&mut self, pid: u32) {
         self.ended.push(pid);

@@ -83,7 +83,7 @@ impl KernelSource {
                 self.processes.name_thread(off.pid, off.tid, &mut trace.output);
                 samples.add_off_cpu(off, stack, &mut trace.output);
             }
-            samples.finish(&mut trace.output);
+            samples.finish(end.ended_ns, &self.stacks, &mut trace.output);
         }
         end.lost.extend(lost(&counters, self.stacks.lost()));
         end.lost.extend(lost_collections(&self.session, &counters, trace)?);

@@ -1,0 +1,190 @@
+//! Turns of loops: what a thread does between two waits for input at the same place.
+
+use super::kind::{LONGEST_NS, Phase, declare};
+use super::{FrameId, OffCpuReason};
+use bitcode::{Decode, Encode};
+use gctrace_units::beyond;
+use serde::{Deserialize, Serialize};
+
+/// Where a thread waits for input again and again.
+#[derive(
+    Clone,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    Encode,
+    Decode,
+)]
+pub struct LoopPlace {
+    /// Name of the system call or function that waits, `epoll_wait` for example.
+    pub call: String,
+    /// The lower half of its first argument: a descriptor, or an address.
+    pub argument: u32,
+}
+
+/// The turns of one loop that ended in an interval. A turn ends when the thread waits for input there, or looks
+/// whether there is some.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+pub struct Turns {
+    /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
+    pub pid: u32,
+    /// Kernel id of the thread.
+    #[serde(skip)]
+    pub tid: u32,
+    /// Start of the interval, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
+    pub at_ns: u64,
+    /// Its end.
+    pub until_ns: u64,
+    /// The loop.
+    #[serde(flatten)]
+    pub place: LoopPlace,
+    /// Number of turns that ended.
+    pub turns: u64,
+    /// The sum of their lengths, in ns.
+    pub total_ns: u64,
+    /// The longest turn of the loop so far, in ns.
+    pub longest_ns: u64,
+    /// Waits that blocked the thread: as many busy periods ended. A busy period is one or several turns without a wait.
+    pub waits: u64,
+    /// The sum of these waits, in ns.
+    pub waited_ns: u64,
+    /// The longest busy period of the loop so far, in ns.
+    pub longest_busy_ns: u64,
+    /// Turns by length: bucket ([`Turns::bucket_ns`]) and number, ascending.
+    pub lengths: Vec<(u32, u64)>,
+    /// Whether turns that end at a look are told apart. Otherwise each turn is a busy period.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sees_looks: bool,
+    /// The innermost Python frame of its last wait; `None` if no stack was taken.
+    #[serde(skip)]
+    pub stack: Option<FrameId>,
+}
+
+impl Turns {
+    /// The bucket of all lengths from 68 s on.
+    pub const LAST_BUCKET: u32 = 1791;
+
+    /// The shortest length, in ns, that belongs to the bucket: units of 16 ns, one each below 128, then 64 buckets for
+    /// each power of two. The last bucket has all lengths from 68 s on.
+    #[must_use]
+    pub fn bucket_ns(bucket: u32) -> u64 {
+        let (power, rest) = (bucket / 64, u64::from(bucket % 64));
+        let units = match power {
+            0 => rest,
+            // 64 to 127 are units of the first power, too.
+            _ => (rest + 64).checked_shl(power - 1).unwrap_or(u64::MAX >> 4),
+        };
+        units << 4
+    }
+
+    /// The bucket of a length.
+    #[must_use]
+    pub fn bucket(length_ns: u64) -> u32 {
+        let units = length_ns >> 4;
+        let bits = (u64::BITS - units.leading_zeros()).max(7) - 7;
+        let bucket = u64::from(bits) * 64 + (units >> bits);
+        u32::try_from(bucket).map_or(Self::LAST_BUCKET, |bucket| bucket.min(Self::LAST_BUCKET))
+    }
+
+    /// What was added since an earlier reading of the same loop.
+    #[must_use]
+    pub fn since(self, before: &Self) -> Self {
+        let mut counted = before.lengths.iter().peekable();
+        let lengths = self.lengths.iter().filter_map(|(bucket, count)| {
+            while counted.next_if(|(of, _)| of < bucket).is_some() {}
+            let known = counted.next_if(|(of, _)| of == bucket).map_or(0, |(_, count)| *count);
+            Some((*bucket, beyond(*count, known))).filter(|(_, added)| *added > 0)
+        });
+        Self {
+            turns: beyond(self.turns, before.turns),
+            total_ns: beyond(self.total_ns, before.total_ns),
+            waits: beyond(self.waits, before.waits),
+            waited_ns: beyond(self.waited_ns, before.waited_ns),
+            lengths: lengths.collect(),
+            ..self
+        }
+    }
+}
+
+declare! {
+    Turns: Phase::Meta, "gctrace_turns", "turns of a loop",
+    pid: pid, tid: tid, at: at_ns, end: until_ns, stack: stack, by: "--sample";
+    fn check(&self) -> Result<(), &'static str> {
+        if !(self.at_ns..=LONGEST_NS).contains(&self.until_ns) {
+            return Err("turns of a loop end before they start");
+        }
+        Ok(())
+    }
+}
+
+/// A turn that was long, compared to the others of its loop, or contains a millisecond of collections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+pub struct Turn {
+    /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
+    pub pid: u32,
+    /// Kernel id of the thread.
+    #[serde(skip)]
+    pub tid: u32,
+    /// The return of the wait, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
+    pub start_ns: u64,
+    /// The next wait or look.
+    #[serde(skip)]
+    pub end_ns: u64,
+    /// The loop.
+    #[serde(flatten)]
+    pub place: LoopPlace,
+    /// Time in collections of this thread, in ns, with its waits there.
+    #[serde(default)]
+    pub in_pauses_ns: u64,
+    /// Other time off the CPU by reason, in ns, however short each wait was.
+    #[serde(default)]
+    pub waits: Vec<(OffCpuReason, u64)>,
+}
+
+declare! {
+    Turn: Phase::Slice, "turn", "a turn",
+    pid: pid, tid: tid, at: start_ns, end: end_ns, by: "--sample"
+}
+
+impl Turn {
+    /// Its length, in ns.
+    #[must_use]
+    pub fn length_ns(&self) -> u64 {
+        gctrace_units::duration_ns(self.start_ns, self.end_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_ascend_without_gaps() {
+        assert_eq!([0, 1, 127, 128, 129].map(Turns::bucket_ns), [0, 16, 2032, 2048, 2080]);
+        for bucket in 128..1791 {
+            let (this, next) = (Turns::bucket_ns(bucket), Turns::bucket_ns(bucket + 1));
+            assert!(this < next && (next - this) * 64 <= this, "{bucket}: {this} {next}");
+            assert_eq!([this, next - 1, next].map(Turns::bucket), [bucket, bucket, bucket + 1]);
+        }
+        assert!(Turns::bucket_ns(1791) > 67_000_000_000);
+        assert!(Turns::bucket_ns(u32::MAX) > 0);
+    }
+
+    #[test]
+    fn readings_are_written_as_what_was_added() {
+        let before = Turns { turns: 3, lengths: vec![(1, 1), (5, 2)], ..Turns::default() };
+        let lengths = vec![(0, 1), (1, 1), (5, 4), (9, 1)];
+        let added = Turns { turns: 7, lengths, ..Turns::default() }.since(&before);
+        assert_eq!((added.turns, added.lengths), (4, vec![(0, 1), (5, 2), (9, 1)]));
+    }
+}

@@ -1,0 +1,199 @@
+//! The report on the loop of a process.
+
+use super::lengths::Lengths;
+use crate::figure::Location;
+use gctrace_event::OffCpuReason;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::fmt;
+
+/// The loop of a process: a thread that waits for input again and again at the same place. What it does from the return
+/// of a wait to the next is a turn. Measured; lengths to one part in 64.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LoopReport {
+    /// Index of the trace in `traces`.
+    pub trace: usize,
+    /// Process id on the host.
+    pub pid: u32,
+    /// Kernel id of the thread.
+    pub tid: u32,
+    /// Whether that is the main thread.
+    pub main_thread: bool,
+    /// The call in which it waits, `epoll_wait` for example.
+    pub call: String,
+    /// The line that calls it; `null` if no stack was taken.
+    pub line: Option<Location>,
+    /// Time in turns and waits, in ns.
+    pub observed_ns: u64,
+    /// Number of turns.
+    pub turns: u64,
+    /// `turns` per second of `observed_ns`.
+    pub turns_per_s: Option<f64>,
+    /// Whether a look for input that does not wait ends a turn, as in `asyncio` while callbacks are ready. Otherwise
+    /// each turn is a busy period.
+    pub sees_looks: bool,
+    /// Share of `observed_ns` in turns.
+    pub busy_ratio: Option<f64>,
+    /// Times between two waits: one or several turns without a wait.
+    pub busy_periods: u64,
+    /// The longest of them, in ns.
+    pub longest_busy_ns: u64,
+    /// How long turns are.
+    pub figures: TurnFigures,
+    /// How long they would be without collections, at most: each long turn less its collections. What queued up meanwhile
+    /// is still in the turns after it. `null` if no long turn contains one.
+    pub without_collections: Option<TurnFigures>,
+    /// Long turns that contain collections, or waited for a collection in another thread.
+    pub collected_turns: u64,
+    /// The 10 longest turns, as far as they were recorded one by one.
+    pub longest: Vec<TurnReport>,
+}
+
+/// The distribution of turns.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct TurnFigures {
+    /// Median, in ns.
+    pub p50_ns: Option<u64>,
+    /// 99 % of turns are not longer, in ns.
+    pub p99_ns: Option<u64>,
+    /// 99.9 % of turns are not longer, in ns.
+    pub p999_ns: Option<u64>,
+    /// The longest, in ns.
+    pub longest_ns: u64,
+    /// What arrives at a random moment waits so long for the end of the turn, in ns, in 99 % of the cases at most.
+    pub lag_p99_ns: Option<u64>,
+    /// Share of the time in which an arrival waits longer than 10 ms.
+    pub late_10_ms_ratio: Option<f64>,
+    /// Share of the time in which an arrival waits longer than 100 ms.
+    pub late_100_ms_ratio: Option<f64>,
+}
+
+/// A long turn.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TurnReport {
+    /// Its start, in ns after the start of the trace.
+    pub since_start_ns: u64,
+    /// Its length, in ns.
+    pub length_ns: u64,
+    /// What it was spent on, the most first. The parts add up to `length_ns`.
+    pub parts: Vec<TurnPart>,
+}
+
+/// A part of a turn.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TurnPart {
+    /// The cause.
+    pub cause: TurnCause,
+    /// Its time, in ns.
+    pub time_ns: u64,
+    /// The line with most of it, by samples and by waits of a millisecond or longer; of a wait for the GIL the line that
+    /// another thread executed meanwhile. `null` if unknown.
+    pub line: Option<Location>,
+}
+
+/// What a part of a turn was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnCause {
+    /// A collection in this thread, with its waits.
+    Collection,
+    /// A collection in another thread, which had the GIL.
+    CollectionElsewhere,
+    /// It was on a CPU.
+    OwnCode,
+    /// It waited for the GIL.
+    Gil,
+    /// It waited for a lock.
+    Lock,
+    /// It waited for other files or sockets to be ready.
+    Poll,
+    /// It read from or wrote to a pipe or a socket.
+    Pipe,
+    /// It slept.
+    Sleep,
+    /// It waited for another process to start or to end.
+    Process,
+    /// It waited for a disk.
+    Disk,
+    /// It waited for a page of its memory.
+    PageFault,
+    /// It waited in a device's driver.
+    Driver,
+    /// It could have run: it was preempted, or woken and not run yet.
+    Cpu,
+    /// It was stopped.
+    Stopped,
+    /// It waited for something else.
+    Other,
+}
+
+impl LoopReport {
+    /// The one with most time in turns first.
+    pub(crate) fn rank(&self) -> (std::cmp::Reverse<u64>, usize, u32) {
+        let busy_ns = self.busy_ratio.map_or(0.0, |ratio| ratio * self.observed_ns as f64);
+        (std::cmp::Reverse(busy_ns as u64), self.trace, self.pid)
+    }
+}
+
+impl TurnFigures {
+    /// `time_ns`: in turns and waits.
+    pub(super) fn of(lengths: &Lengths, longest_ns: u64, time_ns: u64) -> Self {
+        Self {
+            p50_ns: lengths.quantile_ns(0.5).map(|ns| ns.min(longest_ns)),
+            p99_ns: lengths.quantile_ns(0.99).map(|ns| ns.min(longest_ns)),
+            p999_ns: lengths.quantile_ns(0.999).map(|ns| ns.min(longest_ns)),
+            longest_ns,
+            lag_p99_ns: lengths.lag_ns(0.99, time_ns),
+            late_10_ms_ratio: lengths.late_share(10_000_000, time_ns),
+            late_100_ms_ratio: lengths.late_share(100_000_000, time_ns),
+        }
+    }
+}
+
+impl TurnPart {
+    pub(super) fn new(cause: TurnCause, time_ns: u64, line: Option<Location>) -> Self {
+        Self { cause, time_ns, line }
+    }
+}
+
+impl TurnCause {
+    pub(super) fn of(reason: OffCpuReason) -> Self {
+        match reason {
+            OffCpuReason::Gil => Self::Gil,
+            OffCpuReason::Lock => Self::Lock,
+            OffCpuReason::Poll => Self::Poll,
+            OffCpuReason::Pipe => Self::Pipe,
+            OffCpuReason::Sleep => Self::Sleep,
+            OffCpuReason::Process => Self::Process,
+            OffCpuReason::Disk => Self::Disk,
+            OffCpuReason::PageFault => Self::PageFault,
+            OffCpuReason::Driver => Self::Driver,
+            OffCpuReason::Cpu => Self::Cpu,
+            OffCpuReason::Stopped => Self::Stopped,
+            OffCpuReason::Other => Self::Other,
+        }
+    }
+}
+
+/// As in "81.8 ms in a collection".
+impl fmt::Display for TurnCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Collection => "in a collection",
+            Self::CollectionElsewhere => "behind a collection of another thread",
+            Self::OwnCode => "on the CPU",
+            Self::Gil => "waiting for the GIL",
+            Self::Lock => "waiting for a lock",
+            Self::Poll => "waiting for other input",
+            Self::Pipe => "reading or writing",
+            Self::Sleep => "sleeping",
+            Self::Process => "waiting for a process",
+            Self::Disk => "waiting for the disk",
+            Self::PageFault => "waiting for memory",
+            Self::Driver => "waiting for a driver",
+            Self::Cpu => "waiting for a CPU",
+            Self::Stopped => "stopped",
+            Self::Other => "waiting for something else",
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! Waits of a process for a collection in another one: by who woke it.
+
+use super::{LoopSums, PausedThread};
+use crate::time::{add_to, overlap_ns};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Waits of one process until another one woke it, each of a millisecond or longer. Measured by the scheduler: a thread
+/// that passes on what it was woken for, as libzmq's do, counts as the one that woke it. A process that looks at shared
+/// memory is woken by nobody.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ProcessWaitReport {
+    /// Index of the trace in `traces`.
+    pub trace: usize,
+    /// Process id of the one that waited.
+    pub pid: u32,
+    /// Process id of the one that it waited for.
+    pub for_pid: u32,
+    /// Number of waits during which the other one collected.
+    pub waits: u64,
+    /// Time in which it waited and the other one collected, in ns.
+    pub in_collections_ns: u64,
+    /// The longest of these waits, in ns.
+    pub longest_ns: u64,
+    /// The part of that one in which the other one collected, in ns.
+    pub longest_in_collection_ns: u64,
+}
+
+/// A wait until another process woke the thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WaitFor {
+    pub(super) by_pid: u32,
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+}
+
+impl LoopSums {
+    /// The waits of this process for collections of others; `of`: the loops of another process of its trace.
+    pub(crate) fn waits_for_others<'a>(
+        &self,
+        (trace, pid): (usize, u32),
+        of: impl Fn(u32) -> Option<&'a Self>,
+    ) -> Vec<ProcessWaitReport> {
+        let mut by_process: BTreeMap<u32, ProcessWaitReport> = BTreeMap::new();
+        for wait in &self.waits_for {
+            let Some(other) = of(wait.by_pid) else {
+                continue;
+            };
+            let in_collections_ns = collected_ns(&other.pauses, (wait.start_ns, wait.end_ns));
+            if in_collections_ns == 0 {
+                continue;
+            }
+            let report = by_process.entry(wait.by_pid).or_insert(ProcessWaitReport {
+                trace,
+                pid,
+                for_pid: wait.by_pid,
+                waits: 0,
+                in_collections_ns: 0,
+                longest_ns: 0,
+                longest_in_collection_ns: 0,
+            });
+            report.waits += 1;
+            add_to(&mut report.in_collections_ns, in_collections_ns);
+            let length_ns = crate::time::duration_ns(wait.start_ns, wait.end_ns);
+            if length_ns > report.longest_ns {
+                report.longest_ns = length_ns;
+                report.longest_in_collection_ns = in_collections_ns;
+            }
+        }
+        by_process.into_values().collect()
+    }
+}
+
+/// Time of a span in pauses; pauses of several threads at once count once each, at most the span.
+fn collected_ns(pauses: &[PausedThread], span: (u64, u64)) -> u64 {
+    let first = pauses.partition_point(|pause| pause.end_ns <= span.0);
+    let during = pauses.iter().skip(first).take_while(|pause| pause.start_ns < span.1);
+    let all = during.map(|pause| overlap_ns(span, (pause.start_ns, pause.end_ns)));
+    crate::time::sum(all).min(span.1 - span.0)
+}

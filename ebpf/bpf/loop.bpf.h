@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Owns: loops, and the turns of each. A thread of Python that waits for input again and again at the same place has a
+ * loop there; a turn is what it does from the return of such a wait to the next. Calls that only look whether there is
+ * input, and do not wait, end turns too; they are seen at their entry (raw_tp/sys_enter), once user space asks for it.
+ *
+ * Not here: which of the loops of a thread is its own, and what a turn was spent on besides waits and collections
+ * (analysis).
+ */
+#ifndef GCTRACE_LOOP_H
+#define GCTRACE_LOOP_H
+
+/* Places where threads of recorded processes wait for input. More are not counted. */
+#define MAX_LOOPS 256
+/* The highest number of a system call of x86-64 and arm64 is below (469 in Linux 6.17). */
+#define SYSTEM_CALLS 512
+/* Shorter turns are only counted. */
+#define LONG_TURN_NS 1000000ull
+/* A turn with as much time in collections is sent in any case, as its pauses are. */
+#define LONG_PAUSE_NS 1000000ull
+/* So many turns are sent of each loop, and beyond one of a thousand. */
+#define TURNS_SENT 200
+#define TURNS_OF_ONE_SENT 1000
+
+/* System calls whose entries are looked at: 1. */
+u8 looked_at[SYSTEM_CALLS] = {};
+
+/* User space removes the ones of exited processes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_LOOPS);
+	__type(key, struct loop_key);
+	__type(value, struct loop_state);
+} loops SEC(".maps");
+
+/* Too large for the BPF stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct loop_state);
+} empty_loop SEC(".maps");
+
+static __always_inline void send_turn(const struct loop_key *key, struct loop_state *loop,
+				      const struct sampled_thread *thread, u64 now)
+{
+	struct turn_event *event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
+
+	if (!event) {
+		count(COUNTER_LOST_TURNS);
+		return;
+	}
+	event->kind = EVENT_TURN;
+	event->reserved = 0;
+	event->place = *key;
+	event->start_ns = loop->begin_ns;
+	event->end_ns = now;
+	for (u32 i = 0; i < SPENT; i++)
+		event->spent_ns[i] = thread->spent_ns[i] - loop->spent_ns[i];
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	loop->sent += 1;
+}
+
+/* The place of a length in `lengths`: its leading 7 bits, and how many follow. */
+static __always_inline u32 length_bucket(u64 ns)
+{
+	u64 units = ns >> TURN_SHIFT;
+	u32 shift = 0, at;
+
+	if (units >> 32)
+		return TURN_BUCKETS - 1;
+	if (units >= 1ull << 22) {
+		shift += 16;
+		units >>= 16;
+	}
+	if (units >= 1ull << 14) {
+		shift += 8;
+		units >>= 8;
+	}
+	if (units >= 1ull << 10) {
+		shift += 4;
+		units >>= 4;
+	}
+	if (units >= 1ull << 8) {
+		shift += 2;
+		units >>= 2;
+	}
+	if (units >= 1ull << 7) {
+		shift += 1;
+		units >>= 1;
+	}
+	at = shift * 64 + units;
+	return at < TURN_BUCKETS ? at : TURN_BUCKETS - 1;
+}
+
+static __always_inline void begin_turn(struct loop_state *loop, const struct sampled_thread *thread, u64 now)
+{
+	loop->begin_ns = now;
+	for (u32 i = 0; i < SPENT; i++)
+		loop->spent_ns[i] = thread->spent_ns[i];
+}
+
+/* Ends the turn of a loop, if one has begun. */
+static __always_inline void end_turn(const struct loop_key *key, struct loop_state *loop,
+				     const struct sampled_thread *thread, u64 now)
+{
+	u64 length = now - loop->begin_ns;
+	u32 at = length_bucket(length);
+	bool has_pause;
+
+	if (!loop->begin_ns)
+		return;
+	if (at < TURN_BUCKETS)
+		loop->lengths[at] += 1;
+	loop->turns += 1;
+	loop->turns_ns += length;
+	if (length > loop->longest_ns)
+		loop->longest_ns = length;
+	if (length < LONG_TURN_NS)
+		return;
+	has_pause = thread->spent_ns[SPENT_IN_PAUSES] - loop->spent_ns[SPENT_IN_PAUSES] >= LONG_PAUSE_NS;
+	if (length < loop->limit_ns && !has_pause)
+		return;
+	send_turn(key, loop, thread, now);
+	if (!has_pause && loop->sent > TURNS_SENT + loop->turns / TURNS_OF_ONE_SENT)
+		loop->limit_ns = length + length / 8;
+}
+
+/* Has the loop's calls looked at by user space. */
+static __always_inline void announce(const struct loop_key *key, struct loop_state *loop)
+{
+	struct loop_event *event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
+
+	if (!event)
+		return;
+	event->kind = EVENT_LOOP;
+	event->reserved = 0;
+	event->place = *key;
+	/* turns that end at a look are counted from then on */
+	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
+	loop->announced = 1;
+}
+
+static __always_inline struct loop_key key_of(u32 tid, const struct sampled_thread *thread)
+{
+	struct loop_key key = {
+		.pid = thread->pid,
+		.tid = tid,
+		.system_call = thread->system_call,
+		.first_argument = thread->first_argument,
+	};
+
+	return key;
+}
+
+static __always_inline bool is_for_input(const struct sampled_thread *thread)
+{
+	return thread->tstate && (thread->reason == WAIT_POLL || thread->reason == WAIT_PIPE);
+}
+
+/* A thread leaves the CPU. */
+static __always_inline void loop_waits(u32 tid, const struct sampled_thread *thread, u64 now)
+{
+	struct loop_key key = key_of(tid, thread);
+	struct loop_state *loop;
+	u32 zero = 0;
+
+	if (!is_for_input(thread))
+		return;
+	loop = bpf_map_lookup_elem(&loops, &key);
+	if (!loop) {
+		loop = bpf_map_lookup_elem(&empty_loop, &zero);
+		if (!loop || bpf_map_update_elem(&loops, &key, loop, BPF_NOEXIST)) {
+			count(COUNTER_LOST_LOOPS);
+			return;
+		}
+		loop = bpf_map_lookup_elem(&loops, &key);
+		if (!loop)
+			return;
+		loop->limit_ns = LONG_TURN_NS;
+	}
+	/* Its entry has ended the turn, if entries are seen. Otherwise this does. */
+	if (!loop->entered && !(key.system_call < SYSTEM_CALLS && key.system_call >= 0 && looked_at[key.system_call]))
+		end_turn(&key, loop, thread, now);
+	if (loop->busy_ns && now - loop->busy_ns > loop->longest_busy_ns)
+		loop->longest_busy_ns = now - loop->busy_ns;
+	loop->begin_ns = 0;
+	loop->entered = 0;
+	if (thread->stack != STACK_LOST)
+		loop->stack = thread->stack;
+	loop->waits += 1;
+	if (!loop->announced && thread->reason == WAIT_POLL)
+		announce(&key, loop);
+}
+
+/* A thread comes back from a time off the CPU that began at `start`. */
+static __always_inline void loop_returns(u32 tid, const struct sampled_thread *thread, u64 start, u64 now)
+{
+	struct loop_key key = key_of(tid, thread);
+	struct loop_state *loop;
+
+	if (!is_for_input(thread))
+		return;
+	loop = bpf_map_lookup_elem(&loops, &key);
+	if (!loop)
+		return;
+	loop->waited_ns += now - start;
+	loop->busy_ns = now;
+	begin_turn(loop, thread, now);
+}
+
+/* The current thread enters a system call in which a loop looks for input. */
+static __always_inline void loop_looks(struct pt_regs *registers, u64 number)
+{
+	u64 ids = bpf_get_current_pid_tgid(), first_argument, now;
+	u32 pid = ids >> 32, tid = ids;
+	struct loop_key key = { .pid = pid, .tid = tid, .system_call = number };
+	struct sampled_thread *thread;
+	struct loop_state *loop;
+
+	if (!is_followed(pid))
+		return;
+	if (bpf_probe_read_kernel(&first_argument, sizeof(first_argument), &registers->FIRST_ARGUMENT))
+		return;
+	key.first_argument = first_argument;
+	loop = bpf_map_lookup_elem(&loops, &key);
+	thread = bpf_map_lookup_elem(&sampled_threads, &tid);
+	if (!loop || !thread || thread->pid != pid)
+		return;
+	now = bpf_ktime_get_ns();
+	count(COUNTER_LOOKS);
+	end_turn(&key, loop, thread, now);
+	/* if the call does not wait, the next turn has begun with it */
+	begin_turn(loop, thread, now);
+	loop->entered = 1;
+}
+
+/* A thread gets the CPU again, and perhaps returns to a loop. */
+static __always_inline void back_on_cpu(u32 tid, struct sampled_thread *thread, u64 now)
+{
+	u64 start = thread->off_cpu_ns;
+
+	enter_cpu(tid, thread, now);
+	loop_returns(tid, thread, start, now);
+}
+
+/* The current thread runs: it may have come back unseen. */
+static __always_inline void came_back(u32 tid, struct sampled_thread *thread, u64 now)
+{
+	u64 start = thread->off_cpu_ns, back = came_back_unseen(tid, thread, bpf_get_current_task_btf(), now);
+
+	if (back)
+		loop_returns(tid, thread, start, back);
+}
+
+#endif

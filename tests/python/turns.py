@@ -1,0 +1,141 @@
+"""Loops that log their own turns, and causes of long ones, planted one after the other: turns.py OUTPUT.
+
+Written to OUTPUT by kind of loop, `asyncio` and `selector`: `lengths`, of each turn in ns, from the return of a wait to
+the next one; `planted`, by cause the start, in ns of CLOCK_MONOTONIC, and the length of each.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+OUTPUT = sys.argv[1]
+KIND = sys.argv[2] if len(sys.argv) > 2 else "asyncio"
+ROUNDS = 12
+now = time.monotonic_ns
+gc.disable()
+HELD = [{i: [i]} for i in range(60_000)]
+LENGTHS = []
+PLANTED = {}
+LOCK = threading.Lock()
+
+
+class LoggingSelector(selectors.EpollSelector):
+    """Logs what the loop did from the return of a wait to the next."""
+
+    began = None
+
+    def select(self, timeout=None):
+        if LoggingSelector.began is not None:
+            LENGTHS.append(now() - LoggingSelector.began)
+        ready = super().select(timeout)
+        LoggingSelector.began = now()
+        return ready
+
+
+def collects():
+    gc.collect()
+
+
+def computes():
+    end = time.thread_time_ns() + 30_000_000
+    while time.thread_time_ns() < end:
+        pass
+
+
+def sleeps():
+    time.sleep(0.03)
+
+
+def sleeps_often():
+    for _ in range(60):
+        time.sleep(0.0004)
+
+
+def locks():
+    held = threading.Event()
+
+    def hold():
+        with LOCK:
+            held.set()
+            time.sleep(0.03)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    with LOCK:
+        pass
+    holder.join()
+
+
+def mixes():
+    computes()
+    sleeps()
+    collects()
+
+
+CAUSES = [collects, computes, sleeps, sleeps_often, locks, mixes]
+
+
+def plant(cause):
+    start = now()
+    cause()
+    PLANTED.setdefault(cause.__name__, []).append((start, now() - start))
+
+
+async def on_asyncio():
+    loop = asyncio.get_running_loop()
+    for _ in range(ROUNDS):
+        for cause in CAUSES:
+            # callbacks that are ready: the loop looks, and does not wait
+            for _ in range(20):
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.002)
+            loop.call_soon(plant, cause)
+            await asyncio.sleep(0.002)
+
+
+def on_selector():
+    """A server in a loop of its own; a thread sends it requests."""
+    ours, theirs = socket.socketpair()
+    selector = LoggingSelector()
+    selector.register(ours, selectors.EVENT_READ)
+    count = ROUNDS * len(CAUSES)
+    taken = threading.Semaphore(0)
+
+    def send():
+        for _ in range(count):
+            theirs.send(b"x")
+            taken.acquire()
+            time.sleep(0.003)
+
+    threading.Thread(target=send).start()
+    for at in range(count):
+        selector.select()
+        ours.recv(1)
+        plant(CAUSES[at % len(CAUSES)])
+        taken.release()
+    selector.select(0)
+
+
+if KIND == "asyncio":
+    event_loop = asyncio.SelectorEventLoop(LoggingSelector())
+    event_loop.run_until_complete(on_asyncio())
+else:
+    on_selector()
+log = {"pid": os.getpid(), "lengths": LENGTHS, "planted": PLANTED}
+if KIND == "selector":
+    with open(OUTPUT + ".selector", "w", encoding="utf-8") as file:
+        json.dump(log, file)
+else:
+    subprocess.run([sys.executable, __file__, OUTPUT, "selector"], check=True)
+    with open(OUTPUT + ".selector", encoding="utf-8") as file:
+        logs = {"asyncio": log, "selector": json.load(file)}
+    with open(OUTPUT, "w", encoding="utf-8") as file:
+        json.dump(logs, file)

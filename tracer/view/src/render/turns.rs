@@ -1,0 +1,188 @@
+//! Turns of loops: the lines of the first screen, and the section.
+
+use crate::document::{Block, INDENT, Section, Table, hanging, paragraph};
+use crate::text::OrDash as _;
+use crate::units::{counted, duration, percent, three_digits};
+use gctrace_analysis::paths::place;
+use gctrace_analysis::report::{
+    Location, LoopReport, ProcessWaitReport, Report, TurnCause, TurnFigures, TurnPart, TurnReport,
+};
+
+/// Loops in the section; the others are in the JSON.
+const LOOPS_SHOWN: usize = 4;
+/// Loops on the first screen.
+const LOOPS_IN_SHORT: usize = 2;
+/// Long turns in the section.
+const TURNS_SHOWN: usize = 5;
+/// Parts of a turn in a sentence.
+const PARTS_SHOWN: usize = 3;
+/// A part in a sentence has at least this share of its turn.
+const LEAST_PART: f64 = 0.02;
+
+/// The loops of a program without training steps, for the first screen; empty with steps: those are its unit.
+pub(crate) fn in_short(report: &Report) -> Vec<Block> {
+    if report.phases.as_ref().is_some_and(|phases| phases.steps.is_some()) {
+        return Vec::new();
+    }
+    let shown = report.loops.iter().take(LOOPS_IN_SHORT);
+    let sentences = shown.flat_map(|of| {
+        let without = of.without_collections.map(|without| without_sentence(&without));
+        let first = [Some(figures(of, report)), without];
+        let first = first.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        [Some(first), longest(of)]
+    });
+    let others = report.waits_for_processes.first().map(|wait| waits(wait, report));
+    let sentences = sentences.flatten().chain(others);
+    sentences.map(|sentence| hanging(sentence, "", INDENT)).collect()
+}
+
+/// `Process 815 (worker.py) waited up to 709 ms for process 812 (engine.py), which collected for 703 ms of that; 3.20 s
+/// of 14 such waits.`
+fn waits(wait: &ProcessWaitReport, report: &Report) -> String {
+    format!(
+        "{} waited up to {} for {}, which collected for {} of that; in all {} of {}.",
+        process(wait.pid, report).replacen('p', "P", 1),
+        duration(wait.longest_ns),
+        process(wait.for_pid, report),
+        duration(wait.longest_in_collection_ns),
+        duration(wait.in_collections_ns),
+        counted(wait.waits, "such wait"),
+    )
+}
+
+/// `process 812`, with the name of its program if that is known.
+fn process(pid: u32, report: &Report) -> String {
+    let known = report.processes.iter().find(|process| process.pid == pid);
+    match known.and_then(|process| script(&process.command)) {
+        Some(name) => format!("process {pid} ({name})"),
+        None => format!("process {pid}"),
+    }
+}
+
+/// The file that a command runs, without its folder.
+fn script(command: &[String]) -> Option<&str> {
+    let file = command.iter().skip(1).find(|word| !word.starts_with('-'))?;
+    file.rsplit('/').next()
+}
+
+/// The loops with their longest turns.
+pub(crate) fn turns(report: &Report) -> Section {
+    let mut blocks = Vec::new();
+    for of in report.loops.iter().take(LOOPS_SHOWN) {
+        blocks.push(paragraph(format!("{} {}", figures(of, report), kinds(of))));
+        blocks.push(distribution(of));
+        blocks.extend(list(of));
+    }
+    for wait in report.waits_for_processes.iter().take(LOOPS_SHOWN) {
+        blocks.push(paragraph(waits(wait, report)));
+    }
+    if !blocks.is_empty() {
+        blocks.push(paragraph(
+            "Measured; an arrival is what comes at a random moment. Without collections: each long turn less its \
+             collections; what queued up meanwhile is still in it, so these figures are an upper bound.",
+        ));
+    }
+    Section::new("Turns of loops", blocks)
+}
+
+/// `The loop of process 812 (epoll_wait at serve.py:12 in run): 656 turns/s, p50 157 µs, p99 8.45 ms, ..`
+fn figures(of: &LoopReport, report: &Report) -> String {
+    let whose =
+        if report.loops.len() > 1 { format!(" of process {}", of.pid) } else { String::new() };
+    let at = of.line.as_ref().map_or(String::new(), |line| format!(" at {}", place(line)));
+    let rate =
+        of.turns_per_s.map_or(String::new(), |rate| format!("{} turns/s, ", three_digits(rate)));
+    let TurnFigures { p50_ns, p99_ns, longest_ns, .. } = of.figures;
+    format!(
+        "The loop{whose} ({}{at}): {rate}p50 {}, p99 {}, longest {}. {}",
+        of.call,
+        p50_ns.map(duration).or_dash(),
+        p99_ns.map(duration).or_dash(),
+        duration(longest_ns),
+        arrivals(&of.figures),
+    )
+}
+
+/// What arrivals wait for the loop.
+fn arrivals(figures: &TurnFigures) -> String {
+    let lag = figures.lag_p99_ns.map(duration).or_dash();
+    format!("99 % of arrivals wait for it {lag} at most.")
+}
+
+fn without_sentence(without: &TurnFigures) -> String {
+    format!(
+        "Without collections at most: p99 {}, longest {}, arrivals {}.",
+        without.p99_ns.map(duration).or_dash(),
+        duration(without.longest_ns),
+        without.lag_p99_ns.map(duration).or_dash(),
+    )
+}
+
+/// What the longest turn was spent on.
+fn longest(of: &LoopReport) -> Option<String> {
+    let turn = of.longest.first()?;
+    Some(format!("The longest turn, {}: {}.", duration(turn.length_ns), parts(turn)))
+}
+
+fn parts(turn: &TurnReport) -> String {
+    let least_ns = LEAST_PART * turn.length_ns as f64;
+    let shown = turn.parts.iter().filter(|part| part.time_ns as f64 >= least_ns);
+    let shown: Vec<String> = shown.take(PARTS_SHOWN).map(part).collect();
+    shown.join(", ")
+}
+
+/// `8.10 ms on the CPU at serve.py:19 in work`
+fn part(part: &TurnPart) -> String {
+    let at = |line: &Location| match part.cause {
+        TurnCause::Gil => format!(", meanwhile {}", place(line)),
+        _ => format!(" at {}", place(line)),
+    };
+    let at = part.line.as_ref().map_or(String::new(), at);
+    format!("{} {}{at}", duration(part.time_ns), part.cause)
+}
+
+fn kinds(of: &LoopReport) -> String {
+    let busy = of
+        .busy_ratio
+        .map_or(String::new(), |ratio| format!("It is busy {} of the time, ", percent(ratio)));
+    let periods = counted(of.busy_periods, "wait");
+    let longest = duration(of.longest_busy_ns);
+    let seen = if of.sees_looks { "" } else { " Looks for input that do not wait are not seen." };
+    format!("{busy}with {periods} and up to {longest} between two of them.{seen}")
+}
+
+fn distribution(of: &LoopReport) -> Block {
+    let head =
+        ["", "p50", "p99", "p99.9", "longest", "arrivals, p99", "late by 10 ms", "by 100 ms"];
+    let mut table = Table::new(&head, &[0]);
+    let all = [("turns", Some(of.figures)), ("without collections", of.without_collections)];
+    for (name, figures) in all {
+        let Some(figures) = figures else {
+            continue;
+        };
+        let lengths = [
+            figures.p50_ns,
+            figures.p99_ns,
+            figures.p999_ns,
+            Some(figures.longest_ns),
+            figures.lag_p99_ns,
+        ];
+        let shares = [figures.late_10_ms_ratio, figures.late_100_ms_ratio];
+        let cells = std::iter::once(name.to_owned())
+            .chain(lengths.map(|ns| ns.map(duration).or_dash()))
+            .chain(shares.map(|ratio| ratio.map(percent).or_dash()));
+        table.row(cells);
+    }
+    table.into()
+}
+
+fn list(of: &LoopReport) -> Vec<Block> {
+    if of.longest.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new(&["at", "turn", "spent"], &[0, 2]);
+    for turn in of.longest.iter().take(TURNS_SHOWN) {
+        table.row([duration(turn.since_start_ns), duration(turn.length_ns), parts(turn)]);
+    }
+    vec![table.into()]
+}

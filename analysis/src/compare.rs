@@ -20,7 +20,8 @@ pub use report::{
 
 use self::figures::Sides;
 use crate::report::{
-    Basis, CpuTime, PhasesReport, ProcessReport, Report, TrainingMark, TrainingPart, TrainingSeries,
+    Basis, CpuTime, PhasesReport, ProcessReport, Report, TrainingMark, TrainingPart,
+    TrainingSeries, TurnFigures,
 };
 use crate::time::sum;
 use gctrace_stats::bootstrap::{FEWEST, SEVERAL};
@@ -99,6 +100,8 @@ struct RunFacts<'a> {
     gpu_cost: Option<f64>,
     /// Longest pause in training.
     longest_ns: Option<f64>,
+    /// Of the busiest loop, if no steps are known.
+    turns: Option<&'a TurnFigures>,
     off_cpu: Option<f64>,
     /// Most objects in the heap.
     objects: Option<f64>,
@@ -129,6 +132,7 @@ impl<'a> RunFacts<'a> {
             phases,
             gpu_cost: report.gpu_cost.as_ref().map(|cost| cost.ratio()),
             longest_ns: longest.map(float),
+            turns: report.service_loop().map(|of| &of.figures),
             off_cpu: cpu.map(|cpu| cpu.off_cpu_ratio),
             objects: growth.map(|growth| float(growth.largest.objects)),
             growth: growth.and_then(|growth| {

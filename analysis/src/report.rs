@@ -162,6 +162,13 @@ pub struct Report {
 }
 
 impl Report {
+    /// The busiest loop of a program without training steps.
+    #[must_use]
+    pub fn service_loop(&self) -> Option<&LoopReport> {
+        let has_steps = self.phases.as_ref().is_some_and(|phases| phases.steps.is_some());
+        self.loops.first().filter(|_| !has_steps)
+    }
+
     /// The process that the verdict is about; for free-threaded builds, the one stopped longest; `None` if none
     /// collected.
     pub fn judged_process(&self) -> Option<&ProcessReport> {

@@ -14,7 +14,7 @@ use crate::cpu::spans::ThreadSpan;
 use crate::stacks::{MovedNodes, NodeId, StackTree};
 use crate::time::{add_to, beyond, duration_ns, overlap_ns, sum};
 use figures::{LoopReport, TurnFigures, TurnReport};
-use gctrace_event::{LoopPlace, OffCpu, Pause, Turn, Turns};
+use gctrace_event::{LoopPlace, OffCpu, OffCpuReason, Pause, Turn, Turns};
 use gctrace_stats::rate;
 use lengths::Lengths;
 use others::WaitFor;
@@ -30,8 +30,8 @@ const KEPT: usize = 10_000;
 const LEAST_TURNS: u64 = 20;
 /// A place where this part of a thread's waits are may be its loop.
 const SHARE_OF_WAITS: u64 = 10;
-/// A loop takes at least this part of its process's time, in turns and waits. Otherwise it is a part of something else:
-/// a request's connection, a child whose output is read.
+/// A loop takes at least this part of the time from its first turn to the end of its process, in turns and waits.
+/// Otherwise it is a part of something else: a request's connection, a child whose output is read.
 const LEAST_SHARE: f64 = 0.5;
 /// Shorter pauses of other threads hold up no long turn. 1 ms.
 const LONG_PAUSE_NS: u64 = 1_000_000;
@@ -67,15 +67,17 @@ struct PlaceSums {
     longest_busy_ns: u64,
     sees_looks: bool,
     node: Option<NodeId>,
+    /// Its first turn, or up to a second before.
+    since_ns: Option<u64>,
 }
 
 /// The process of loops.
 pub(crate) struct LoopContext<'a> {
     pub(crate) trace: usize,
     pub(crate) pid: u32,
-    /// Start of its trace, and length of its recording, in ns.
+    /// Start of its trace, and end of its recording.
     pub(crate) started_ns: u64,
-    pub(crate) observed_ns: u64,
+    pub(crate) ended_ns: u64,
     pub(crate) tree: &'a StackTree,
     /// What its threads executed, and waited for.
     pub(crate) spans: [&'a [ThreadSpan]; 2],
@@ -96,6 +98,7 @@ impl LoopSums {
         sums.longest_busy_ns = sums.longest_busy_ns.max(turns.longest_busy_ns);
         sums.sees_looks |= turns.sees_looks;
         sums.node = node.or(sums.node);
+        sums.since_ns = sums.since_ns.or(Some(turns.at_ns));
     }
 
     pub(crate) fn add_turn(&mut self, turn: Turn) {
@@ -112,9 +115,10 @@ impl LoopSums {
         }
     }
 
-    /// Adds times off the CPU until another process woke the thread.
+    /// Adds times off the CPU until another process woke the thread. Who waits for the end of a process waits for all
+    /// that it does, its collections least.
     pub(crate) fn add_waits(&mut self, off: &OffCpu) {
-        let Some(by_pid) = off.woken_by else {
+        let Some(by_pid) = off.woken_by.filter(|_| off.reason != OffCpuReason::Process) else {
             return;
         };
         let room = KEPT.saturating_sub(self.waits_for.len());
@@ -135,7 +139,7 @@ impl LoopSums {
             .threads()
             .into_values()
             .filter_map(|places| innermost_loop(&places, about.tree))
-            .filter(|(_, sums)| sums.is_loop(about.observed_ns))
+            .filter(|(_, sums)| sums.is_loop(about.ended_ns))
             .collect();
         loops.sort_by_key(|((tid, _), sums)| (*tid == about.pid, sums.total_ns));
         let ((tid, place), sums) = loops.pop()?;
@@ -227,7 +231,8 @@ impl PlaceSums {
         sum([self.total_ns, self.waited_ns])
     }
 
-    fn is_loop(&self, observed_ns: u64) -> bool {
+    fn is_loop(&self, ended_ns: u64) -> bool {
+        let observed_ns = self.since_ns.map_or(0, |since_ns| duration_ns(since_ns, ended_ns));
         let time_ns = self.time_ns();
         self.lengths.count() >= LEAST_TURNS && time_ns as f64 >= LEAST_SHARE * observed_ns as f64
     }

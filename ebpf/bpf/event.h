@@ -494,6 +494,8 @@ struct loop_state {
 	__u64 longest_busy_ns;
 	__u32 entered;         /* the system call was entered since the thread came back from one */
 	__u32 announced;
+	__u32 reads;           /* it waits to read, not for something to be ready                 */
+	__u32 reserved;
 	__u32 lengths[TURN_BUCKETS];
 };
 
@@ -740,7 +742,6 @@ enum counter {
 	COUNTER_LOST_OFF_CPU,                  /* pause ring full                                 */
 	COUNTER_LOST_TURNS,                    /* pause ring full                                 */
 	COUNTER_LOST_LOOPS,                    /* more than MAX_LOOPS: turns of a loop not counted */
-	COUNTER_LOOKS,                         /* system calls seen while a loop looks            */
 	COUNTER_SWITCHES,                      /* of threads of recorded processes, estimated     */
 	COUNTER_SWITCH_NS,                     /* time that the program took at them, estimated   */
 	COUNTER_FORKS,                         /* children of recorded processes                  */

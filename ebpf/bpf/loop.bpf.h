@@ -14,6 +14,10 @@
 #define MAX_LOOPS 256
 /* The highest number of a system call of x86-64 and arm64 is below (469 in Linux 6.17). */
 #define SYSTEM_CALLS 512
+/* Waits at one place that make it a loop which reads messages. Who polls a place once will do it again. */
+#define READ_WAITS 3
+/* Who reads a message of several parts, as multiprocessing does, reads the next one within this time: 20 us. */
+#define SAME_MESSAGE_NS 20000ull
 /* Shorter turns are only counted. */
 #define LONG_TURN_NS 1000000ull
 /* A turn with as much time in collections is sent in any case, as its pauses are. */
@@ -189,7 +193,8 @@ static __always_inline void loop_waits(u32 tid, const struct sampled_thread *thr
 	if (thread->stack != STACK_LOST)
 		loop->stack = thread->stack;
 	loop->waits += 1;
-	if (!loop->announced && thread->reason == WAIT_POLL)
+	loop->reads = thread->reason == WAIT_PIPE;
+	if (!loop->announced && (!loop->reads || loop->waits >= READ_WAITS))
 		announce(&key, loop);
 }
 
@@ -228,8 +233,8 @@ static __always_inline void loop_looks(struct pt_regs *registers, u64 number)
 	if (!loop || !thread || thread->pid != pid)
 		return;
 	now = bpf_ktime_get_ns();
-	count(COUNTER_LOOKS);
-	end_turn(&key, loop, thread, now);
+	if (!loop->reads || now - loop->begin_ns >= SAME_MESSAGE_NS)
+		end_turn(&key, loop, thread, now);
 	/* if the call does not wait, the next turn has begun with it */
 	begin_turn(loop, thread, now);
 	loop->entered = 1;

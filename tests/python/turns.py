@@ -16,7 +16,7 @@ import threading
 import time
 
 OUTPUT = sys.argv[1]
-KIND = sys.argv[2] if len(sys.argv) > 2 else "asyncio"
+KIND = sys.argv[2] if len(sys.argv) > 2 else "both"
 ROUNDS = 12
 now = time.monotonic_ns
 gc.disable()
@@ -110,6 +110,8 @@ def on_selector():
     taken = threading.Semaphore(0)
 
     def send():
+        # turns count from the first wait on
+        time.sleep(0.2)
         for _ in range(count):
             theirs.send(b"x")
             taken.acquire()
@@ -127,15 +129,16 @@ def on_selector():
 if KIND == "asyncio":
     event_loop = asyncio.SelectorEventLoop(LoggingSelector())
     event_loop.run_until_complete(on_asyncio())
-else:
+elif KIND == "selector":
     on_selector()
-log = {"pid": os.getpid(), "lengths": LENGTHS, "planted": PLANTED}
-if KIND == "selector":
-    with open(OUTPUT + ".selector", "w", encoding="utf-8") as file:
-        json.dump(log, file)
+if KIND == "both":
+    logs = {}
+    for kind in ["asyncio", "selector"]:
+        own = OUTPUT + "." + kind
+        subprocess.run([sys.executable, __file__, own, kind], check=True)
+        with open(own, encoding="utf-8") as file:
+            logs[kind] = json.load(file)
 else:
-    subprocess.run([sys.executable, __file__, OUTPUT, "selector"], check=True)
-    with open(OUTPUT + ".selector", encoding="utf-8") as file:
-        logs = {"asyncio": log, "selector": json.load(file)}
-    with open(OUTPUT, "w", encoding="utf-8") as file:
-        json.dump(logs, file)
+    logs = {"pid": os.getpid(), "lengths": LENGTHS, "planted": PLANTED}
+with open(OUTPUT, "w", encoding="utf-8") as file:
+    json.dump(logs, file)

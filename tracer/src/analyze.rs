@@ -328,7 +328,22 @@ fn check(report: &Report, limit: ReportLimit) -> JudgedLimit {
             let most = humantime::format_duration(limit).to_string();
             judged("longest", longest.map(found), is_exceeded, &most)
         }
+        ReportLimit::TurnP99(limit) => {
+            let p99 = report.service_loop().and_then(|of| of.figures.p99_ns);
+            judged_turn(("p99", "99 % of turns took up to"), p99, limit)
+        }
+        ReportLimit::LongestTurn(limit) => {
+            let longest = report.service_loop().map(|of| of.figures.longest_ns);
+            judged_turn(("longest_turn", "the longest turn took"), longest, limit)
+        }
     }
+}
+
+/// `about`: the figure, and what it says.
+fn judged_turn(about: (&'static str, &str), ns: Option<u64>, limit: Duration) -> JudgedLimit {
+    let found = ns.map(|ns| format!("{} {}", about.1, duration(ns)));
+    let is_exceeded = ns.map(|ns| Duration::from_nanos(ns) > limit);
+    judged(about.0, found, is_exceeded, &humantime::format_duration(limit).to_string())
 }
 
 /// The worst of several processes.

@@ -118,13 +118,13 @@ impl Analysis {
         let of = |(index, process): (usize, &ProcessState)| {
             let trace = self.traces.get(process.trace)?;
             let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
-            let (start_ns, end_ns, _) = process.observed(ended_ns, trace.last_ns());
+            let (_, ended_ns, _) = process.observed(ended_ns, trace.last_ns());
             let spans = self.thread_spans.get(process.trace);
             process.loops.report(&LoopContext {
                 trace: process.trace,
                 pid: process.sums.pid,
                 started_ns: trace.started_ns(),
-                observed_ns: end_ns - start_ns,
+                ended_ns,
                 tree: &self.stacks,
                 spans: spans.map_or([&[], &[]], |spans| [spans.of(index), spans.others(index)]),
             })

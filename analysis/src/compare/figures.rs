@@ -2,7 +2,7 @@
 
 use super::RunFacts;
 use super::report::{FigureComparison, FigureId, Interval, RateUnit};
-use crate::report::{Basis, TrainingPart};
+use crate::report::{Basis, TrainingPart, TurnFigures};
 use gctrace_stats::{Estimate, bootstrap, float};
 
 const NS_PER_S: f64 = 1e9;
@@ -18,6 +18,13 @@ pub(super) struct Sides<'a> {
 
 /// A figure of the parts of training: one sum divided by another.
 type PartFigure = (fn(&TrainingPart) -> f64, fn(&TrainingPart) -> f64);
+
+/// Figures of turns.
+const TURNS: [(FigureId, fn(&TurnFigures) -> Option<f64>); 3] = [
+    (FigureId::TurnP99, |turns| turns.p99_ns.map(float)),
+    (FigureId::TurnLongest, |turns| Some(float(turns.longest_ns))),
+    (FigureId::ArrivalP99, |turns| turns.lag_p99_ns.map(float)),
+];
 
 /// All figures, in the order of the text.
 pub(super) fn figures(sides: Sides<'_>, per: RateUnit) -> Vec<FigureComparison> {
@@ -44,6 +51,9 @@ pub(super) fn figures(sides: Sides<'_>, per: RateUnit) -> Vec<FigureComparison> 
         }
     }
     figures.push(sides.of_runs(FigureId::Longest, Basis::Measured, |run| run.longest_ns));
+    for (figure, of) in TURNS {
+        figures.push(sides.of_runs(figure, Basis::Measured, |run| of(run.turns?)));
+    }
     figures.push(sides.of_runs(FigureId::OffCpuShare, Basis::Measured, |run| run.off_cpu));
     figures.push(sides.of_runs(FigureId::Objects, Basis::Measured, |run| run.objects));
     figures.push(sides.of_runs(FigureId::HeapGrowth, Basis::Measured, |run| run.growth));

@@ -178,6 +178,12 @@ pub enum FigureId {
     PauseTime,
     /// Longest pause in training, or in the whole run, in ns.
     Longest,
+    /// 99 % of the turns of the busiest loop are not longer, in ns.
+    TurnP99,
+    /// Longest turn of that loop, in ns.
+    TurnLongest,
+    /// What an arrival at a random moment waits for that loop in 99 % of the cases at most, in ns.
+    ArrivalP99,
     /// Share of the time of pauses with their thread off the CPU, 0 to 1.
     OffCpuShare,
     /// Most objects in the heap after a full collection.
@@ -203,6 +209,9 @@ impl FigureId {
             Self::Pauses => ("{generation} pauses per {per}", Unit::Count, Nature::Total),
             Self::PauseTime => ("{generation} time per {per}", Unit::Ns, Nature::Total),
             Self::Longest => ("longest pause", Unit::Ns, Nature::Lasting),
+            Self::TurnP99 => ("turns, p99", Unit::Ns, Nature::Level),
+            Self::TurnLongest => ("longest turn", Unit::Ns, Nature::Lasting),
+            Self::ArrivalP99 => ("arrivals wait, p99", Unit::Ns, Nature::Level),
             Self::OffCpuShare => ("pauses off CPU", Unit::Ratio, Nature::Level),
             Self::Objects => ("heap, objects", Unit::Count, Nature::Lasting),
             Self::HeapGrowth => ("heap growth, /s", Unit::Count, Nature::Level),

@@ -17,8 +17,7 @@ const WORTH_RATIO: f64 = 0.4;
 
 /// The advice on the busiest loop of a program without training steps.
 pub(crate) fn advice(report: &Report) -> Option<Advice> {
-    let has_steps = report.phases.as_ref().is_some_and(|phases| phases.steps.is_some());
-    let of = report.loops.first().filter(|_| !has_steps)?;
+    let of = report.service_loop()?;
     if of.figures.longest_ns < LONG_NS {
         return None;
     }

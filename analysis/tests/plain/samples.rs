@@ -109,6 +109,7 @@ fn waits_name_what_others_did_meanwhile() {
             at_ns: START + at_ms * MS,
             reason,
             times: times.collect(),
+            woken_by: None,
             in_pause: false,
             stack,
         })
@@ -185,6 +186,7 @@ fn waits_need_no_samples() {
             at_ns: START + 500 * MS,
             reason: OffCpuReason::Poll,
             times: vec![(0, 9_000 * MS)],
+            woken_by: None,
             in_pause: false,
             stack: Some(1),
         }),

@@ -41,6 +41,7 @@ fn waited(pid: u32, at_ms: u64, for_ms: u64, reason: OffCpuReason, stack: u32) -
         at_ns: START + at_ms * MS,
         reason,
         times: vec![(0, for_ms * MS)],
+        woken_by: None,
         in_pause: false,
         stack: Some(stack),
     })

@@ -12,6 +12,10 @@ pub enum ReportLimit {
     GcShare(f64),
     /// Longest pause in training.
     Longest(Duration),
+    /// 99 % of the turns of the busiest loop.
+    TurnP99(Duration),
+    /// Longest turn of the busiest loop.
+    LongestTurn(Duration),
 }
 
 /// How much worse a figure may be after a change, such as `step_time>2%`.
@@ -26,12 +30,14 @@ pub struct ChangeLimit {
 }
 
 /// Figures of a comparison that can be limited, by their names in limits.
-const LIMITED: [(&str, FigureId); 5] = [
+const LIMITED: [(&str, FigureId); 7] = [
     ("step_time", FigureId::StepTime),
     ("step_cpu_time", FigureId::StepCpuTime),
     ("gc_share", FigureId::GcShare),
     ("gpu_cost", FigureId::GpuCost),
     ("longest", FigureId::Longest),
+    ("p99", FigureId::TurnP99),
+    ("longest_turn", FigureId::TurnLongest),
 ];
 
 /// How much a figure may grow.
@@ -46,8 +52,8 @@ pub enum Increase {
 }
 
 /// The forms of a limit, for messages.
-const FORMS: &str = "expected gc_share>PERCENT or longest>TIME, such as 'gc_share>2%' or \
-                     'longest>50ms'";
+const FORMS: &str = "expected gc_share>PERCENT, longest>TIME, p99>TIME or longest_turn>TIME, such as \
+                     'gc_share>2%' or 'p99>50ms'";
 
 /// Reads a limit.
 pub(super) fn limit(text: &str) -> Result<ReportLimit, String> {
@@ -55,13 +61,15 @@ pub(super) fn limit(text: &str) -> Result<ReportLimit, String> {
     match (figure.trim(), limit.trim()) {
         ("gc_share", limit) => Ok(ReportLimit::GcShare(values::percent(limit)?)),
         ("longest", limit) => values::time(limit).map(ReportLimit::Longest),
+        ("p99", limit) => values::time(limit).map(ReportLimit::TurnP99),
+        ("longest_turn", limit) => values::time(limit).map(ReportLimit::LongestTurn),
         _ => Err(FORMS.to_owned()),
     }
 }
 
 /// The forms of a limit of a change, for messages.
 const CHANGE_FORMS: &str = "expected step_time>PERCENT, longest>PERCENT, step_time>+TIME, \
-                            longest>+TIME (step_cpu_time as step_time), gc_share>+POINTS% or \
+                            longest>+TIME (step_cpu_time, p99 and longest_turn alike), gc_share>+POINTS% or \
                             gpu_cost>+POINTS%, such as 'step_time>2%', 'gc_share>+1%' or \
                             'longest>+10ms'";
 
@@ -103,6 +111,8 @@ mod tests {
         assert_eq!(limit("gc_share > 0.5 %"), Ok(ReportLimit::GcShare(0.005)));
         let long = Duration::from_millis(50);
         assert_eq!(limit("longest>50ms"), Ok(ReportLimit::Longest(long)));
+        assert_eq!(limit("p99>50ms"), Ok(ReportLimit::TurnP99(long)));
+        assert_eq!(limit("longest_turn>50ms"), Ok(ReportLimit::LongestTurn(long)));
         for wrong in [
             "gc_share",
             "gc_share>-1%",

@@ -44,7 +44,6 @@ pub struct Turns {
     /// Its end.
     pub until_ns: u64,
     /// The loop.
-    #[serde(flatten)]
     pub place: LoopPlace,
     /// Number of turns that ended.
     pub turns: u64,
@@ -141,7 +140,6 @@ pub struct Turn {
     #[serde(skip)]
     pub end_ns: u64,
     /// The loop.
-    #[serde(flatten)]
     pub place: LoopPlace,
     /// Time in collections of this thread, in ns, with its waits there.
     #[serde(default)]

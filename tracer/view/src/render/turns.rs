@@ -3,7 +3,7 @@
 use crate::document::{Block, INDENT, Section, Table, hanging, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{counted, duration, percent, three_digits};
-use gctrace_analysis::paths::place;
+use gctrace_analysis::paths;
 use gctrace_analysis::report::{
     Location, LoopReport, ProcessWaitReport, Report, TurnCause, TurnFigures, TurnPart, TurnReport,
 };
@@ -21,23 +21,23 @@ const LEAST_PART: f64 = 0.02;
 
 /// The loops of a program without training steps, for the first screen; empty with steps: those are its unit.
 pub(crate) fn in_short(report: &Report) -> Vec<Block> {
-    if report.phases.as_ref().is_some_and(|phases| phases.steps.is_some()) {
+    if report.service_loop().is_none() {
         return Vec::new();
     }
-    let shown = report.loops.iter().take(LOOPS_IN_SHORT);
+    let others = report.waits_for_processes.first().map(|wait| waits(wait, report));
+    // Who is waited for comes first among the loops.
+    let shown = report.loops.iter().take(if others.is_some() { 1 } else { LOOPS_IN_SHORT });
     let sentences = shown.flat_map(|of| {
         let without = of.without_collections.map(|without| without_sentence(&without));
         let first = [Some(figures(of, report)), without];
         let first = first.into_iter().flatten().collect::<Vec<_>>().join(" ");
-        [Some(first), longest(of)]
+        [Some(first), longest(of, Places::of(report))]
     });
-    let others = report.waits_for_processes.first().map(|wait| waits(wait, report));
     let sentences = sentences.flatten().chain(others);
     sentences.map(|sentence| hanging(sentence, "", INDENT)).collect()
 }
 
-/// `Process 815 (worker.py) waited up to 709 ms for process 812 (engine.py), which collected for 703 ms of that; 3.20 s
-/// of 14 such waits.`
+/// The longest wait of one process for collections of another, and all of these waits.
 fn waits(wait: &ProcessWaitReport, report: &Report) -> String {
     format!(
         "{} waited up to {} for {}, which collected for {} of that; in all {} of {}.",
@@ -71,7 +71,7 @@ pub(crate) fn turns(report: &Report) -> Section {
     for of in report.loops.iter().take(LOOPS_SHOWN) {
         blocks.push(paragraph(format!("{} {}", figures(of, report), kinds(of))));
         blocks.push(distribution(of));
-        blocks.extend(list(of));
+        blocks.extend(list(of, Places::of(report)));
     }
     for wait in report.waits_for_processes.iter().take(LOOPS_SHOWN) {
         blocks.push(paragraph(waits(wait, report)));
@@ -85,28 +85,24 @@ pub(crate) fn turns(report: &Report) -> Section {
     Section::new("Turns of loops", blocks)
 }
 
-/// `The loop of process 812 (epoll_wait at serve.py:12 in run): 656 turns/s, p50 157 µs, p99 8.45 ms, ..`
+/// `The loop of process 812 (epoll_wait at serve.py:12 in run): 656 turns/s, p50 157 µs, p99 8.45 ms, longest 91.0 ms. An
+/// arrival waits for it up to 43.0 ms (p99).`
 fn figures(of: &LoopReport, report: &Report) -> String {
-    let whose =
-        if report.loops.len() > 1 { format!(" of process {}", of.pid) } else { String::new() };
-    let at = of.line.as_ref().map_or(String::new(), |line| format!(" at {}", place(line)));
-    let rate =
-        of.turns_per_s.map_or(String::new(), |rate| format!("{} turns/s, ", three_digits(rate)));
-    let TurnFigures { p50_ns, p99_ns, longest_ns, .. } = of.figures;
+    let several = report.loops.len() > 1;
+    let whose = if several { format!(" of {}", process(of.pid, report)) } else { String::new() };
+    let places = Places::of(report);
+    let at = of.line.as_ref().map_or(String::new(), |line| format!(" at {}", places.name(line)));
+    let rate = of.turns_per_s.map(|rate| format!("{} turns/s, ", three_digits(rate)));
+    let TurnFigures { p50_ns, p99_ns, longest_ns, lag_p99_ns, .. } = of.figures;
     format!(
-        "The loop{whose} ({}{at}): {rate}p50 {}, p99 {}, longest {}. {}",
+        "The loop{whose} ({}{at}): {}p50 {}, p99 {}, longest {}. An arrival waits for it up to {} (p99).",
         of.call,
+        gctrace_units::if_known(rate),
         p50_ns.map(duration).or_dash(),
         p99_ns.map(duration).or_dash(),
         duration(longest_ns),
-        arrivals(&of.figures),
+        lag_p99_ns.map(duration).or_dash(),
     )
-}
-
-/// What arrivals wait for the loop.
-fn arrivals(figures: &TurnFigures) -> String {
-    let lag = figures.lag_p99_ns.map(duration).or_dash();
-    format!("99 % of arrivals wait for it {lag} at most.")
 }
 
 fn without_sentence(without: &TurnFigures) -> String {
@@ -118,24 +114,41 @@ fn without_sentence(without: &TurnFigures) -> String {
     )
 }
 
-/// What the longest turn was spent on.
-fn longest(of: &LoopReport) -> Option<String> {
-    let turn = of.longest.first()?;
-    Some(format!("The longest turn, {}: {}.", duration(turn.length_ns), parts(turn)))
+/// Names the lines of loops without the common folder of the program.
+#[derive(Clone, Copy)]
+struct Places<'a>(&'a str);
+
+impl<'a> Places<'a> {
+    fn of(report: &'a Report) -> Self {
+        let parts = report.loops.iter().flat_map(|of| &of.longest).flat_map(|turn| &turn.parts);
+        let lines = parts.filter_map(|part| part.line.as_ref());
+        let own = report.loops.iter().filter_map(|of| of.line.as_ref());
+        Self(paths::common_directory(own.chain(lines)))
+    }
+
+    fn name(self, line: &Location) -> String {
+        paths::place(line).replacen(self.0, "", 1)
+    }
 }
 
-fn parts(turn: &TurnReport) -> String {
+/// What the longest turn was spent on.
+fn longest(of: &LoopReport, places: Places<'_>) -> Option<String> {
+    let turn = of.longest.first()?;
+    Some(format!("Its longest turn, {}: {}.", duration(turn.length_ns), parts(turn, places)))
+}
+
+fn parts(turn: &TurnReport, places: Places<'_>) -> String {
     let least_ns = LEAST_PART * turn.length_ns as f64;
     let shown = turn.parts.iter().filter(|part| part.time_ns as f64 >= least_ns);
-    let shown: Vec<String> = shown.take(PARTS_SHOWN).map(part).collect();
+    let shown: Vec<String> = shown.take(PARTS_SHOWN).map(|of| part(of, places)).collect();
     shown.join(", ")
 }
 
 /// `8.10 ms on the CPU at serve.py:19 in work`
-fn part(part: &TurnPart) -> String {
+fn part(part: &TurnPart, places: Places<'_>) -> String {
     let at = |line: &Location| match part.cause {
-        TurnCause::Gil => format!(", meanwhile {}", place(line)),
-        _ => format!(" at {}", place(line)),
+        TurnCause::Gil => format!(" (meanwhile {})", places.name(line)),
+        _ => format!(" at {}", places.name(line)),
     };
     let at = part.line.as_ref().map_or(String::new(), at);
     format!("{} {}{at}", duration(part.time_ns), part.cause)
@@ -152,10 +165,9 @@ fn kinds(of: &LoopReport) -> String {
 }
 
 fn distribution(of: &LoopReport) -> Block {
-    let head =
-        ["", "p50", "p99", "p99.9", "longest", "arrivals, p99", "late by 10 ms", "by 100 ms"];
+    let head = ["", "p50", "p99", "p99.9", "longest", "arrival p99", ">10 ms", ">100 ms"];
     let mut table = Table::new(&head, &[0]);
-    let all = [("turns", Some(of.figures)), ("without collections", of.without_collections)];
+    let all = [("turns", Some(of.figures)), ("no collections", of.without_collections)];
     for (name, figures) in all {
         let Some(figures) = figures else {
             continue;
@@ -176,13 +188,13 @@ fn distribution(of: &LoopReport) -> Block {
     table.into()
 }
 
-fn list(of: &LoopReport) -> Vec<Block> {
+fn list(of: &LoopReport, places: Places<'_>) -> Vec<Block> {
     if of.longest.is_empty() {
         return Vec::new();
     }
     let mut table = Table::new(&["at", "turn", "spent"], &[0, 2]);
     for turn in of.longest.iter().take(TURNS_SHOWN) {
-        table.row([duration(turn.since_start_ns), duration(turn.length_ns), parts(turn)]);
+        table.row([duration(turn.since_start_ns), duration(turn.length_ns), parts(turn, places)]);
     }
     vec![table.into()]
 }

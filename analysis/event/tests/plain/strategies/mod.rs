@@ -10,7 +10,7 @@ use gctrace_event::{
     Annotation, Collective, Counter, Counters, CudaCall, CudaLaunches, CudaLayer, DeviceMemory,
     EventSource, FORMAT, Frame, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, Head, Kind, NamedMarker,
     Note, ObjectKind, Pause, ProcessCounters, ProcessExit, Record, StepMark, ThreadName, TraceEnd,
-    TraceHeader,
+    TraceHeader, Turn,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -82,7 +82,7 @@ fn head(choices: &mut Choices) -> Head {
 }
 
 fn of_profilers() -> impl Strategy<Value = Record> {
-    const MAKE: [fn(&mut Choices) -> Record; 12] = [
+    const MAKE: [fn(&mut Choices) -> Record; 13] = [
         |choices| {
             let (pid, at_ns) = (choices.any(), choices.time());
             Record::ProcessExit(ProcessExit { pid, at_ns, ..choices.any() })
@@ -99,6 +99,10 @@ fn of_profilers() -> impl Strategy<Value = Record> {
             let (since_ns, at_ns) = choices.span();
             let counters = counters(choices);
             Record::Counters(ProcessCounters { pid: choices.any(), since_ns, at_ns, counters })
+        },
+        |choices| {
+            let ((pid, tid), (start_ns, end_ns)) = (choices.any(), choices.span());
+            Record::Turn(Turn { pid, tid, start_ns, end_ns, ..choices.any() })
         },
         |choices| {
             let ((pid, tid), (first_ns, last_ns)) = (choices.any(), choices.span());

@@ -61,7 +61,7 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     list.extend(idle);
     // "Nothing to change" stands alone. Advice that saves no time comes last.
     if list.len() + host.len() > 1 {
-        list.retain(|advice| advice.id != AdviceId::Leave);
+        list.retain(|advice| !matches!(advice.id, AdviceId::Leave | AdviceId::NoCollection));
     }
     list.sort_by_key(|advice| Reverse(advice.likely_ns()));
     put_memory_first(report, &mut list);

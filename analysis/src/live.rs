@@ -36,6 +36,7 @@ pub use snapshot::{
 };
 
 use crate::time::beyond;
+pub use crate::turns::live::{LastLongTurn, LoopFigures};
 use figures::BucketRange;
 use gctrace_event::{ForeignTimes, NotebookCells, Pause, Record, TraceHeader};
 use gpus::LiveGpus;

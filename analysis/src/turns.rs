@@ -2,11 +2,12 @@
 //!
 //! Owns the sums of each such place, and which of them is the loop of its process. `turns/figures.rs` has the report,
 //! `turns/lengths.rs` the distribution, `turns/spent.rs` what a long turn was spent on, `turns/others.rs`
-//! waits for other processes, `turns/advice.rs` what to change.
+//! waits for other processes, `turns/advice.rs` what to change, `turns/live.rs` the figures of the live view.
 
 pub(crate) mod advice;
 pub(crate) mod figures;
 mod lengths;
+pub(crate) mod live;
 pub(crate) mod others;
 mod spent;
 

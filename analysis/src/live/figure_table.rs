@@ -111,6 +111,16 @@ pub const GPU_MEMORY: Figure<ProcessFigures> =
         }).collect()),
         "GPU memory of the process (NVML)").column("GPUMEM", 6);
 
+/// Length that 99 % of the turns of a process's loop do not exceed.
+pub const TURN_P99: Figure<ProcessFigures> =
+    metric("turn_p99", (Ns, Lasting, MEASURED), One(|process: &ProcessFigures| process.turns?.p99_ns.map(Whole)),
+        "Length that 99 % of the turns of the loop do not exceed").column("P99", 7);
+
+/// The longest turn of a process's loop.
+pub const LONGEST_TURN: Figure<ProcessFigures> =
+    metric("longest_turn", (Ns, Lasting, MEASURED), One(|process: &ProcessFigures| Some(Whole(process.turns?.longest_ns))),
+        "Longest turn of the loop").column("TURN", 7);
+
 /// Activity and memory of a process.
 pub const PROCESS: &[Figure<ProcessFigures>] = &[
     metric("paused", (Ns, Total, MEASURED), One(|process| Some(Whole(process.paused_ns))),
@@ -173,6 +183,12 @@ pub const PROCESS: &[Figure<ProcessFigures>] = &[
         "CPU time that gctrace auto saved in the process, if proven: mean, low and high end of the 95 % interval (measured in pairs of blocks, in part computed)"),
     metric("auto_cost", (Ns, Level, None), One(|process| Some(Whole(process.auto.as_ref()?.cost_ns))),
         "CPU time that finding and checking the setting cost in the process (estimated)"),
+    metric("turns", (Count, Total, MEASURED), One(|process| Some(Whole(process.turns?.turns))),
+        "Turns of the loop: what its thread does between two waits for input"),
+    metric("turn_time", (Ns, Total, MEASURED), One(|process| Some(Whole(process.turns?.turn_ns))),
+        "Time in turns of the loop; the rate is the share of time that it is busy"),
+    TURN_P99,
+    LONGEST_TURN,
     RESIDENT,
     GPU_MEMORY,
 ];

@@ -35,6 +35,7 @@ impl LiveProcess {
         figures.pressure = pressure(&self.sums.pressure, self.sums.version());
         figures.auto = self.auto.as_deref().cloned();
         figures.resident_bytes = self.sums.memory.report.resident_bytes;
+        figures.turns = self.turns.as_ref().and_then(|turns| turns.live(self.sums.pid));
         figures.garbage = garbage::figures(&self.sums.garbage);
         figures.heap_trend = self.trend.as_ref().map(garbage::trend);
         figures.freeze = garbage::freeze(&self.sums);

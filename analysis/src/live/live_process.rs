@@ -15,6 +15,7 @@ use crate::leak_watch::alive::AliveByLine;
 use crate::pauses::known_generation;
 use crate::report::{HeapTrend, LatestLayers};
 use crate::stacks::StackLines;
+use crate::turns::LoopSums;
 use gctrace_event::{
     Annotation, CudaCall, GpuOp, GpuOpKind, Interpreter, Pause, Process, Record, StepMark,
 };
@@ -50,6 +51,8 @@ pub(super) struct LiveProcess {
     pub(super) auto: Option<Box<AutoFigures>>,
     /// PyTorch's memory by layer.
     pub(super) layers: Option<Box<LatestLayers>>,
+    /// Its loops, once there are any.
+    pub(super) turns: Option<Box<LoopSums>>,
     /// Timestamp of its last record, to decide which process is dropped first.
     pub(super) active_ns: u64,
 }
@@ -109,6 +112,12 @@ impl LiveProcess {
             Record::Step(mark) => self.add_mark(mark),
             Record::Annotation(annotation) => self.add_annotation(annotation),
             Record::AliveLines(alive) => self.alive.add(alive, |frame| places.of(Some(frame))),
+            Record::Turns(turns) => self.turns.get_or_insert_default().add(turns, None),
+            Record::Turn(turn) => {
+                let turns = self.turns.get_or_insert_default();
+                turns.trim();
+                turns.add_turn(turn.clone());
+            }
             Record::Layers(layers) => self.layers.get_or_insert_default().add(layers),
             _ => {
                 self.sums.record(record);
@@ -122,6 +131,9 @@ impl LiveProcess {
         self.active_ns = self.active_ns.max(end_ns);
         let work = self.work.get_or_insert_with(Box::default);
         work.add(pause, place);
+        if let Some(turns) = &mut self.turns {
+            turns.add_pause(pause);
+        }
         let (gpus, idle, steps) = (&mut self.gpus, &mut self.idle, &mut self.steps);
         if let Some(steps) = steps {
             steps.add_pause(start_ns);

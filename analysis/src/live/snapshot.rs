@@ -14,6 +14,7 @@ pub use pauses::{
 };
 
 use crate::report::{Basis, IdlePart, LatestLayers, PauseTotal, StepSource};
+use crate::turns::live::LoopFigures;
 use gctrace_event::RecordingMode;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -377,6 +378,9 @@ pub struct ProcessFigures {
     /// Resident memory, in bytes; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
+    /// Turns of its loop; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<LoopFigures>,
     /// GPUs that the process uses; empty if none or unknown.
     pub gpus: Vec<ProcessGpu>,
 }

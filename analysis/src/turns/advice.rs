@@ -40,7 +40,9 @@ struct Held<'a> {
 fn costliest(of: &LoopReport) -> Option<(Held<'_>, f64)> {
     let mut by_cause: BTreeMap<Held<'_>, u64> = BTreeMap::new();
     let mut all_ns = 0;
-    for TurnPart { cause, time_ns, line } in of.longest.iter().flat_map(|turn| &turn.parts) {
+    let parts = of.longest.iter().flat_map(|turn| &turn.parts);
+    // Collections have advice of their own.
+    for TurnPart { cause, time_ns, line } in parts.filter(|part| !part.cause.is_collection()) {
         add_to(&mut all_ns, *time_ns);
         let line = line.as_ref().filter(|_| cause.is_movable());
         if let Some(line) = line {
@@ -55,7 +57,8 @@ fn costliest(of: &LoopReport) -> Option<(Held<'_>, f64)> {
 fn computes(of: &LoopReport, line: &Location, share: f64) -> AdviceText {
     AdviceText {
         action: format!(
-            "move {} out of the loop, into a process, or make it shorter: {} of its longest turns, up to {}",
+            "move {} out of the loop, into a process, or make it shorter: {} of its longest turns (up to {}), apart \
+             from collections, is Python code there",
             place(line),
             percent(share),
             duration(of.figures.longest_ns)
@@ -71,7 +74,8 @@ fn computes(of: &LoopReport, line: &Location, share: f64) -> AdviceText {
 fn waits(of: &LoopReport, part: Held<'_>, share: f64) -> AdviceText {
     AdviceText {
         action: format!(
-            "do not wait in the loop at {}: {} of its longest turns, up to {}, {}",
+            "do not wait in the loop at {}: {} of its longest turns (up to {}), apart from collections, goes into {} \
+             there",
             place(part.line),
             percent(share),
             duration(of.figures.longest_ns),
@@ -86,6 +90,10 @@ fn waits(of: &LoopReport, part: Held<'_>, share: f64) -> AdviceText {
 }
 
 impl TurnCause {
+    fn is_collection(self) -> bool {
+        matches!(self, Self::Collection | Self::CollectionElsewhere)
+    }
+
     /// Whether another thread or process could do it.
     fn is_movable(self) -> bool {
         match self {

@@ -9,7 +9,7 @@ use gctrace_analysis::live::{
 use gctrace_event::{
     AliveLines, Allocations, CudaCall, DeviceMemory, Frame, GcSettings, GpuDevice, GpuOp,
     GpuOpKind, GpuProcess, GpuSample, Interpreter, LayerRow, Layers, NamedMarker, Note, Pause,
-    Pressure, Process, ProcessExit, ProcessOrigin, Record, StepMark,
+    Pressure, Process, ProcessExit, ProcessOrigin, Record, StepMark, Turn, Turns,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -171,6 +171,21 @@ fn records() -> Vec<Record> {
             ..Allocations::default()
         }),
         Record::Note(Note { pid: Some(1), at_ns: START, message: "Something.".to_owned() }),
+        Record::Turns(Turns {
+            pid: 1,
+            tid: 1,
+            turns: 1,
+            lengths: vec![(Turns::bucket(100 * MS), 1)],
+            longest_ns: 100 * MS,
+            ..Turns::default()
+        }),
+        Record::Turn(Turn {
+            pid: 1,
+            tid: 1,
+            start_ns: START,
+            end_ns: START + 100 * MS,
+            ..Turn::default()
+        }),
     ]);
     records
 }

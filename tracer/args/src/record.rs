@@ -101,10 +101,10 @@ impl RecordConfig {
         Err(usage_error(kind, problem))
     }
 
-    /// Samples a second; `None`: none. The live view shows none: without a trace they are only taken if
-    /// they are asked for.
+    /// Samples a second; `None`: none. The live view shows none, but turns of loops, which come with them: without a
+    /// trace, as few as possible are taken.
     pub fn sample_rate(&self) -> Option<u32> {
-        let usual = if self.output.is_some() { SAMPLES } else { 0 };
+        let usual = if self.output.is_some() { SAMPLES } else { 1 };
         Some(self.sources.sample.unwrap_or(usual)).filter(|hertz| *hertz > 0)
     }
 }

@@ -21,7 +21,7 @@ const LEAST_PART: f64 = 0.02;
 
 /// The loops of a program without training steps, for the first screen; empty with steps: those are its unit.
 pub(crate) fn in_short(report: &Report) -> Vec<Block> {
-    if report.service_loop().is_none() {
+    if report.phases.as_ref().is_some_and(|phases| phases.steps.is_some()) {
         return Vec::new();
     }
     let others = report.waits_for_processes.first().map(|wait| waits(wait, report));
@@ -40,13 +40,13 @@ pub(crate) fn in_short(report: &Report) -> Vec<Block> {
 /// The longest wait of one process for collections of another, and all of these waits.
 fn waits(wait: &ProcessWaitReport, report: &Report) -> String {
     format!(
-        "{} waited up to {} for {}, which collected for {} of that; in all {} of {}.",
+        "{} waited {} for collections of {}, {} in all; the longest wait was {}, {} of it in a collection.",
         process(wait.pid, report).replacen('p', "P", 1),
-        duration(wait.longest_ns),
+        counted(wait.waits, "time"),
         process(wait.for_pid, report),
-        duration(wait.longest_in_collection_ns),
         duration(wait.in_collections_ns),
-        counted(wait.waits, "such wait"),
+        duration(wait.longest_ns),
+        duration(wait.longest_in_collection_ns),
     )
 }
 
@@ -76,10 +76,10 @@ pub(crate) fn turns(report: &Report) -> Section {
     for wait in report.waits_for_processes.iter().take(LOOPS_SHOWN) {
         blocks.push(paragraph(waits(wait, report)));
     }
-    if !blocks.is_empty() {
+    if !report.loops.is_empty() {
         blocks.push(paragraph(
-            "Measured; an arrival is what comes at a random moment. Without collections: each long turn less its \
-             collections; what queued up meanwhile is still in it, so these figures are an upper bound.",
+            "Measured. Waits: what arrives at a random moment waits for the end of a turn. No collections: each long \
+             turn less its collections; what queued up meanwhile is still in it, so these figures are an upper bound.",
         ));
     }
     Section::new("Turns of loops", blocks)
@@ -95,7 +95,8 @@ fn figures(of: &LoopReport, report: &Report) -> String {
     let rate = of.turns_per_s.map(|rate| format!("{} turns/s, ", three_digits(rate)));
     let TurnFigures { p50_ns, p99_ns, longest_ns, lag_p99_ns, .. } = of.figures;
     format!(
-        "The loop{whose} ({}{at}): {}p50 {}, p99 {}, longest {}. An arrival waits for it up to {} (p99).",
+        "The loop{whose} ({}{at}): {}p50 {}, p99 {}, longest {}. A request that arrives at any time \
+         waits for the end of a turn up to {} (p99).",
         of.call,
         gctrace_units::if_known(rate),
         p50_ns.map(duration).or_dash(),
@@ -107,7 +108,7 @@ fn figures(of: &LoopReport, report: &Report) -> String {
 
 fn without_sentence(without: &TurnFigures) -> String {
     format!(
-        "Without collections at most: p99 {}, longest {}, arrivals {}.",
+        "Without collections it would be no more than: p99 {}, longest {}, waiting {}.",
         without.p99_ns.map(duration).or_dash(),
         duration(without.longest_ns),
         without.lag_p99_ns.map(duration).or_dash(),
@@ -165,20 +166,15 @@ fn kinds(of: &LoopReport) -> String {
 }
 
 fn distribution(of: &LoopReport) -> Block {
-    let head = ["", "p50", "p99", "p99.9", "longest", "arrival p99", ">10 ms", ">100 ms"];
+    let head = ["", "p50", "p99", "longest", "waits p99", ">10 ms", ">100 ms"];
     let mut table = Table::new(&head, &[0]);
     let all = [("turns", Some(of.figures)), ("no collections", of.without_collections)];
     for (name, figures) in all {
         let Some(figures) = figures else {
             continue;
         };
-        let lengths = [
-            figures.p50_ns,
-            figures.p99_ns,
-            figures.p999_ns,
-            Some(figures.longest_ns),
-            figures.lag_p99_ns,
-        ];
+        let lengths =
+            [figures.p50_ns, figures.p99_ns, Some(figures.longest_ns), figures.lag_p99_ns];
         let shares = [figures.late_10_ms_ratio, figures.late_100_ms_ratio];
         let cells = std::iter::once(name.to_owned())
             .chain(lengths.map(|ns| ns.map(duration).or_dash()))
@@ -188,13 +184,9 @@ fn distribution(of: &LoopReport) -> Block {
     table.into()
 }
 
-fn list(of: &LoopReport, places: Places<'_>) -> Vec<Block> {
-    if of.longest.is_empty() {
-        return Vec::new();
-    }
-    let mut table = Table::new(&["at", "turn", "spent"], &[0, 2]);
-    for turn in of.longest.iter().take(TURNS_SHOWN) {
-        table.row([duration(turn.since_start_ns), duration(turn.length_ns), parts(turn, places)]);
-    }
-    vec![table.into()]
+fn list(of: &LoopReport, places: Places<'_>) -> impl Iterator<Item = Block> {
+    of.longest.iter().take(TURNS_SHOWN).map(move |turn| {
+        let (at, length) = (duration(turn.since_start_ns), duration(turn.length_ns));
+        hanging(format!("At {at}, {length}: {}.", parts(turn, places)), "", INDENT)
+    })
 }

@@ -3,6 +3,7 @@
 //! Owns the counts of each loop that are not written yet, and whether the kernel shows us the system calls in which
 //! loops look for input. The kernel's program counts (`ebpf/bpf/loop.bpf.h`).
 
+use crate::clock;
 use crate::record::kernel::stacks::StackResolver;
 use crate::record::output::{RecordOutput, RecordSink as _};
 use gctrace_ebpf::{LoopKey, LoopReading, SamplePrograms};
@@ -15,7 +16,6 @@ use std::path::Path;
 const WRITTEN_NS: u64 = 1_000_000_000;
 
 /// The loops of recorded threads.
-#[derive(Default)]
 pub(super) struct Loops {
     known: HashMap<LoopKey, KnownLoop>,
     written_ns: u64,
@@ -30,6 +30,11 @@ struct KnownLoop {
 }
 
 impl Loops {
+    /// Turns count from now on.
+    pub(super) fn new() -> Self {
+        Self { known: HashMap::new(), written_ns: clock::monotonic_ns() }
+    }
+
     /// A thread waits for input again and again: from now on, calls that do not wait are seen, too.
     pub(super) fn found(&mut self, key: LoopKey, programs: &mut SamplePrograms) {
         self.known.entry(key).or_default().looks = true;

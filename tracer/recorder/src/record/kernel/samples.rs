@@ -82,7 +82,7 @@ impl CpuSampling {
             off_cpu: HashMap::new(),
             earlier: HashMap::new(),
             maps: HashMap::new(),
-            loops: Loops::default(),
+            loops: Loops::new(),
             ended: Vec::new(),
         })
     }

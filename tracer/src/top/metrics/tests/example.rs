@@ -118,6 +118,13 @@ fn training() -> ProcessFigures {
             memory_limit_bytes: Some(16 << 30),
             reaches_limit_in_ns: Some(32_400 * SECOND),
         }),
+        turns: Some(LoopFigures {
+            turns: 5_244,
+            turn_ns: 4_500_000_000,
+            p99_ns: Some(8_450_000),
+            longest_ns: 91_000_000,
+            last_long: None,
+        }),
         freeze: Some(FreezeFigures { frozen_objects: 500_000, freed_since: 31 }),
         enabled: Some(true),
         thresholds: Some([2000, 10, 0]),

@@ -107,6 +107,7 @@ impl TurnCause {
             | Self::Driver => true,
             Self::Collection
             | Self::CollectionElsewhere
+            | Self::OffCpu
             | Self::Gil
             | Self::PageFault
             | Self::Cpu

@@ -101,6 +101,8 @@ pub enum TurnCause {
     CollectionElsewhere,
     /// It was on a CPU.
     OwnCode,
+    /// It was off the CPU. Only kernel probes see why.
+    OffCpu,
     /// It waited for the GIL.
     Gil,
     /// It waited for a lock.
@@ -182,6 +184,7 @@ impl fmt::Display for TurnCause {
             Self::Collection => "in a collection",
             Self::CollectionElsewhere => "behind a collection of another thread",
             Self::OwnCode => "on the CPU",
+            Self::OffCpu => "off the CPU, kernel probes say why",
             Self::Gil => "waiting for the GIL",
             Self::Lock => "waiting for a lock",
             Self::Poll => "waiting for other input",

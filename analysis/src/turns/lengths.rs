@@ -1,10 +1,10 @@
 //! How long turns are: counts by length, in buckets that are known to one part in 64.
 
 use crate::time::{add_to, beyond, sum};
-use gctrace_event::Turns;
+use gctrace_units::{bucket_ns, length_bucket};
 use std::collections::BTreeMap;
 
-/// Counts of turns by bucket ([`Turns::bucket_ns`]).
+/// Counts of turns by bucket ([`bucket_ns`]).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lengths(BTreeMap<u32, u64>);
 
@@ -21,7 +21,7 @@ impl Lengths {
 
     /// One of its turns takes another time.
     pub(super) fn shorten(&mut self, from_ns: u64, to_ns: u64) {
-        let bucket = Turns::bucket(from_ns);
+        let bucket = length_bucket(from_ns);
         let Some(count) = self.0.get_mut(&bucket) else {
             return;
         };
@@ -29,13 +29,13 @@ impl Lengths {
         if *count == 0 {
             self.0.remove(&bucket);
         }
-        *self.0.entry(Turns::bucket(to_ns)).or_default() += 1;
+        *self.0.entry(length_bucket(to_ns)).or_default() += 1;
     }
 
     /// The longest, where the lengths of some are known exactly.
     pub(super) fn longest_ns(&self, known_ns: u64) -> u64 {
         let last = self.0.last_key_value().map_or(0, |(bucket, _)| *bucket);
-        if Turns::bucket(known_ns) == last { known_ns } else { middle_ns(last) }
+        if length_bucket(known_ns) == last { known_ns } else { middle_ns(last) }
     }
 
     /// The length that this part of the turns does not exceed, by nearest rank.
@@ -77,7 +77,7 @@ impl Lengths {
 }
 
 fn middle_ns(bucket: u32) -> u64 {
-    Turns::bucket_ns(bucket).midpoint(Turns::bucket_ns(bucket.saturating_add(1)))
+    bucket_ns(bucket).midpoint(bucket_ns(bucket.saturating_add(1)))
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     fn of(lengths_ns: &[u64]) -> Lengths {
         let mut lengths = Lengths::default();
         for length_ns in lengths_ns {
-            lengths.add(&[(Turns::bucket(*length_ns), 1)]);
+            lengths.add(&[(length_bucket(*length_ns), 1)]);
         }
         lengths
     }

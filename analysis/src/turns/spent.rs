@@ -59,8 +59,10 @@ impl<'a> Spent<'a> {
                 if *reason == OffCpuReason::Gil { self.in_others_pauses_ns } else { 0 };
             parts.push(TurnPart::new(TurnCause::of(*reason), beyond(*ns, elsewhere_ns), place));
         }
-        let cpu_ns = beyond(self.turn.length_ns(), sum([self.turn.in_pauses_ns, waited_ns]));
+        let rest_ns = beyond(self.turn.length_ns(), sum([self.turn.in_pauses_ns, waited_ns]));
+        let cpu_ns = self.turn.cpu_ns.map_or(rest_ns, |cpu_ns| cpu_ns.min(rest_ns));
         parts.push(TurnPart::new(TurnCause::OwnCode, cpu_ns, line(&places.executed, tree)));
+        parts.push(TurnPart::new(TurnCause::OffCpu, rest_ns - cpu_ns, None));
         parts.retain(|part| part.time_ns > 0);
         crate::bounded::ranked(parts, LISTED, |part| part.time_ns)
     }
@@ -108,4 +110,30 @@ fn line(places: &ByPlace, tree: &StackTree) -> Option<Location> {
     }
     let most = by_line.into_iter().max_by_key(|(_, amount)| *amount)?;
     Some(most.0.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(turn: &Turn) -> Vec<(TurnCause, u64)> {
+        let parts = Spent::of(turn, 0).parts(std::iter::empty(), &StackTree::default());
+        parts.into_iter().map(|part| (part.cause, part.time_ns)).collect()
+    }
+
+    #[test]
+    fn time_off_the_cpu_is_one_part_without_its_waits() {
+        let turn = Turn { start_ns: 100, end_ns: 200, in_pauses_ns: 20, ..Turn::default() };
+        let ran = Turn { cpu_ns: Some(30), ..turn.clone() };
+        let expected =
+            [(TurnCause::OffCpu, 50), (TurnCause::OwnCode, 30), (TurnCause::Collection, 20)];
+        assert_eq!(parts(&ran), expected);
+        // of a damaged trace
+        let more = Turn { cpu_ns: Some(500), ..turn.clone() };
+        assert_eq!(parts(&more), [(TurnCause::OwnCode, 80), (TurnCause::Collection, 20)]);
+        let waited = Turn { waits: vec![(OffCpuReason::Sleep, 70)], ..turn };
+        let expected =
+            [(TurnCause::Sleep, 70), (TurnCause::Collection, 20), (TurnCause::OwnCode, 10)];
+        assert_eq!(parts(&waited), expected);
+    }
 }

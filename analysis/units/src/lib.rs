@@ -8,6 +8,10 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+mod buckets;
+
+pub use buckets::{LAST_BUCKET, bucket_ns, length_bucket};
+
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::iter::Sum;

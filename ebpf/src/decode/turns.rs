@@ -20,6 +20,7 @@ pub(crate) fn turn(wire: &TurnWire) -> Option<Turn> {
         place: place(&wire.place),
         in_pauses_ns: in_pauses.iter().sum(),
         waits: waits.map(|(number, spent_ns)| (reason(number), *spent_ns)).collect(),
+        cpu_ns: None,
     })
 }
 

@@ -74,6 +74,14 @@ macro_rules! interpose {
             }
         )*
 
+        $crate::exec::next_functions!(begin: $($name)*);
+    };
+}
+pub(crate) use interpose;
+
+/// The real functions of these names, and a function that resolves them.
+macro_rules! next_functions {
+    ($resolve:ident: $($name:ident)*) => {
         mod real {
             #![expect(non_upper_case_globals, reason = "names of the C library")]
             $(
@@ -89,12 +97,12 @@ macro_rules! interpose {
         }
 
         /// Resolves the real functions. Call before the program's code.
-        pub(crate) fn begin() {
+        pub(crate) fn $resolve() {
             $(real::$name.address();)*
         }
     };
 }
-pub(crate) use interpose;
+pub(crate) use next_functions;
 
 /// Return value of a function if there is no real one.
 pub(crate) const NOT_THERE: c_int = -1;

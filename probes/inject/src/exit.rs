@@ -7,6 +7,7 @@ use crate::arch::stand_before;
 use crate::exec::NextFunction;
 use crate::python::apply;
 use crate::recording::guarded;
+use crate::turns;
 use std::ffi::{c_int, c_void};
 
 static REAL: NextFunction = NextFunction::new(c"_exit");
@@ -33,7 +34,10 @@ unsafe extern "C" fn before(
     _second: usize,
     caller: *const c_void,
 ) -> *const c_void {
-    guarded(|| apply::process_exits(caller));
+    guarded(|| {
+        turns::process_ends();
+        apply::process_exits(caller);
+    });
     let real = REAL.address();
     if real.is_null() { leave as *const c_void } else { real }
 }
@@ -46,7 +50,10 @@ unsafe extern "C" fn leave(status: c_int) {
 
 /// Run by the loader when the program exits.
 extern "C" fn end() {
-    guarded(apply::process_ends);
+    guarded(|| {
+        turns::process_ends();
+        apply::process_ends();
+    });
 }
 
 /// Only in the library, see `BEGIN`.

@@ -15,10 +15,12 @@
 //! - `python`: the interpreter's hooks; `apply`: settings, as far as they need no interpreter;
 //! - `loaded`: what the loader has mapped;
 //! - `memory`: a heap of our own;
+//! - `turns`: turns of loops;
 //! - `cupti`: GPU work.
 //!
 //! Exports `dlopen` and `setlocale` (see `dlopen`), the functions that start programs (see `exec`) or give up rights
-//! (see `rights`), `prctl`, `syscall` and `dlsym` (see `filters`), `_exit` (see `exit`),
+//! (see `rights`), `prctl`, `syscall` and `dlsym` (see `filters`), `_exit` (see `exit`), the
+//! functions in which loops wait (see `turns`),
 //! `torch::autograd::Engine::execute` (see `python/steps/backward`), and nothing else of its own. Needs the C library
 //! and its loader, of the version that it was linked with or newer, and no other library: libgcc is linked statically,
 //! see build.rs. Linked on Debian 12 (glibc 2.36, gcc 12) it requires glibc 2.35, for `_dl_find_object` (see `objdump
@@ -43,12 +45,14 @@ mod process_ring;
 mod python;
 mod recording;
 mod rights;
+mod turns;
 
 /// Run by the loader before the program's own code.
 extern "C" fn begin() {
     recording::guarded(|| {
         let begun_ns = process_ring::thread_cpu_ns();
         exit::begin();
+        turns::resolve();
         let (request, settings) = (environment::request(), environment::apply_options());
         if request.is_none() && settings.is_none() {
             return;
@@ -87,6 +91,7 @@ extern "C" fn begin() {
 /// Starts to record; returns whether CPython is to be recorded.
 fn record(options: gctrace_ring::InjectOptions, rendezvous: Vec<u8>) -> bool {
     process_ring::begin(options, rendezvous);
+    turns::begin();
     if !options.follow {
         // SAFETY: the loader runs this before any thread of the program exists.
         unsafe { environment::scrub() };

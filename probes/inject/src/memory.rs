@@ -181,6 +181,11 @@ pub(crate) fn begin() {
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork)) };
 }
 
+/// Whether no thread uses the heap: a signal handler that finds it so has not interrupted its own thread there.
+pub(crate) fn is_free() -> bool {
+    HEAP.blocks.try_lock().is_ok()
+}
+
 extern "C" fn before_fork() {
     // A signal handler that forks within an allocation: that ends in parent and child.
     if HEAP.user.load(Relaxed) == this_thread() {

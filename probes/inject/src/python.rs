@@ -71,6 +71,13 @@ pub(crate) fn is_found() -> bool {
     api::api().is_some()
 }
 
+/// Whether CPython knows the calling thread. Needs no lock.
+pub(crate) fn knows_this_thread() -> bool {
+    let state = api::api().and_then(|api| api.PyGILState_GetThisThreadState);
+    // SAFETY: may be called at any time by any thread.
+    state.is_some_and(|state| !unsafe { state() }.is_null())
+}
+
 /// CPU time that the library took when it was loaded, in ns; 0 once it is counted.
 static LOADED_NS: AtomicU64 = AtomicU64::new(0);
 

@@ -5,9 +5,9 @@
 use crate::message::DECLARED;
 use std::sync::atomic::AtomicU64;
 
-/// First eight bytes: the version of this layout and of how values are packed, `H`, and a hash (FNV-1a) of the
+/// First eight bytes: the version of this layout and of how values are packed, `I`, and a hash (FNV-1a) of the
 /// declarations of the messages.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTH\0\0\0\0") | (hash(&DECLARED) as u64) << 32;
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTI\0\0\0\0") | (hash(&DECLARED) as u64) << 32;
 
 const fn hash(texts: &[&str]) -> u32 {
     let (mut hash, mut rest) = (0x811c_9dc5_u32, texts);
@@ -127,6 +127,8 @@ pub enum LostKind {
     Steps,
     /// The garbage of collections.
     Garbage,
+    /// Turns of loops.
+    Turns,
     /// Collections of forked children that could not create a ring. Counted in the ring that announces the children
     /// ([`PythonMessage::Fork`](crate::PythonMessage::Fork)).
     WithoutRing,
@@ -134,13 +136,14 @@ pub enum LostKind {
 
 impl LostKind {
     /// All kinds, in the order of their counts in the ring.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Pauses,
         Self::Descriptions,
         Self::GpuWork,
         Self::Calls,
         Self::Steps,
         Self::Garbage,
+        Self::Turns,
         Self::WithoutRing,
     ];
 }
@@ -178,12 +181,21 @@ pub enum WorkKind {
     Garbage,
     /// CPython's two calls of the library at a collection, timed with warm caches.
     Calls,
+    /// A turn of a loop ended, timed with warm caches.
+    Turn,
 }
 
 impl WorkKind {
     /// All kinds, in the order of their costs in the ring.
-    pub const ALL: [Self; 6] =
-        [Self::Start, Self::Collection, Self::Step, Self::Fork, Self::Garbage, Self::Calls];
+    pub const ALL: [Self; 7] = [
+        Self::Start,
+        Self::Collection,
+        Self::Step,
+        Self::Fork,
+        Self::Garbage,
+        Self::Calls,
+        Self::Turn,
+    ];
 }
 
 /// CPU time that the library took from the threads of a program.

@@ -10,6 +10,7 @@ mod layers;
 mod messages;
 mod pack;
 mod python;
+mod turns;
 
 pub use cache::*;
 pub use garbage::*;
@@ -17,6 +18,7 @@ pub use gpu::*;
 pub use layers::*;
 pub use pack::*;
 pub use python::*;
+pub use turns::*;
 
 use crate::{LostKind, RingRole};
 
@@ -39,7 +41,7 @@ pub struct TimeInterval {
 }
 
 /// All declarations.
-pub(crate) const DECLARED: [&str; 7] = [
+pub(crate) const DECLARED: [&str; 8] = [
     cache::STRUCTS,
     garbage::STRUCTS,
     gpu::STRUCTS,
@@ -47,6 +49,7 @@ pub(crate) const DECLARED: [&str; 7] = [
     layers::STRUCTS,
     python::STRUCTS,
     python::KINDS,
+    turns::STRUCTS,
 ];
 
 /// The messages of a ring: one enum for each ring, so that a message in the wrong ring does not compile.

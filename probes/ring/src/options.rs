@@ -30,6 +30,8 @@ pub struct InjectOptions {
     pub garbage_budget_ppm: u32,
     /// Whether to record marks of training steps.
     pub steps: bool,
+    /// Whether to record turns of loops; needs `collections`.
+    pub turns: bool,
     /// Steps with measured memory by layer: every N-th, 0: none,
     /// [`LAYERS_BY_BUDGET`](gctrace_settings::LAYERS_BY_BUDGET).
     pub layers: u32,
@@ -64,6 +66,7 @@ impl Default for InjectOptions {
             garbage: GarbageDetail::Off,
             garbage_budget_ppm: 10_000,
             steps: true,
+            turns: true,
             layers: 0,
             cuda: true,
             only_waits: false,
@@ -81,7 +84,14 @@ impl InjectOptions {
     /// Records nothing.
     #[must_use]
     pub fn nothing() -> Self {
-        Self { collections: false, stack_depth: 0, steps: false, cuda: false, ..Self::default() }
+        Self {
+            collections: false,
+            stack_depth: 0,
+            steps: false,
+            turns: false,
+            cuda: false,
+            ..Self::default()
+        }
     }
 
     /// Sets the size of the GPU ring to about this many bytes, as nearly as a ring can have them.
@@ -114,6 +124,7 @@ impl InjectOptions {
                 }
                 b"garbage_ppm" => options.garbage_budget_ppm = number,
                 b"steps" => options.steps = number != 0,
+                b"turns" => options.turns = number != 0,
                 b"layers" => options.layers = number,
                 b"cuda" => options.cuda = number != 0,
                 b"waits" => options.only_waits = number != 0,
@@ -160,13 +171,14 @@ impl fmt::Display for InjectOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "gc={},stack={},alloc={},garbage={},garbage_ppm={},steps={},layers={},cuda={},waits={},yield={},ring={},follow={},filters={},heap={},heap_interpreter={}",
+            "gc={},stack={},alloc={},garbage={},garbage_ppm={},steps={},turns={},layers={},cuda={},waits={},yield={},ring={},follow={},filters={},heap={},heap_interpreter={}",
             u8::from(self.collections),
             self.stack_depth,
             u8::from(self.allocations),
             self.garbage as u8,
             self.garbage_budget_ppm,
             u8::from(self.steps),
+            u8::from(self.turns),
             self.layers,
             u8::from(self.cuda),
             u8::from(self.only_waits),
@@ -193,6 +205,7 @@ mod tests {
             garbage: GarbageDetail::Cycles,
             garbage_budget_ppm: 5,
             steps: false,
+            turns: false,
             layers: 9,
             cuda: false,
             only_waits: true,

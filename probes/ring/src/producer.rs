@@ -279,8 +279,13 @@ impl<M: Message> RingProducer<M> {
 
     /// Adds `ns` that the library took from the calling thread.
     pub fn spend(&self, kind: WorkKind, ns: u64) {
+        self.spend_often(kind, 1, ns);
+    }
+
+    /// Adds `ns` that the library took from the calling thread, for work that it did `count` times.
+    pub fn spend_often(&self, kind: WorkKind, count: u64, ns: u64) {
         let cost = &self.mapping.header().costs[kind as usize];
-        cost.count.fetch_add(1, Ordering::Relaxed);
+        cost.count.fetch_add(count, Ordering::Relaxed);
         cost.ns.fetch_add(ns, Ordering::Relaxed);
     }
 

@@ -75,8 +75,9 @@ fn costs_are_added_by_kind() {
         producer.spend(WorkKind::Collection, ns);
     }
     producer.spend(WorkKind::Fork, 5);
+    producer.spend_often(WorkKind::Turn, 3, 4);
     let costs = consumer.costs().map(|cost| (cost.count, cost.ns));
-    assert_eq!(costs, [(0, 0), (2, 7), (0, 0), (1, 5), (0, 0), (0, 0)]);
+    assert_eq!(costs, [(0, 0), (2, 7), (0, 0), (1, 5), (0, 0), (0, 0), (3, 4)]);
     assert_eq!(consumer.allocation_ns(), None);
 }
 

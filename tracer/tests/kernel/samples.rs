@@ -53,11 +53,22 @@ impl SampledRun {
         if !recording::privileged(test) {
             return None;
         }
+        Self::in_mode("ebpf", test, name, script, options)
+    }
+
+    /// The same in this mode.
+    pub(super) fn in_mode(
+        mode: &str,
+        test: &str,
+        name: &str,
+        script: &str,
+        options: &[&str],
+    ) -> Option<Self> {
         let python = interpreters::python(test, name)?.path.clone();
         let place = tempfile::tempdir().unwrap();
         let (truth, script) = (place.path().join("truth.json"), recording::scripts().join(script));
         let program = [&python, &script, &truth].map(|path| path.to_str().unwrap());
-        let line: Vec<&str> = ["--mode", "ebpf"].iter().chain(options).copied().collect();
+        let line: Vec<&str> = ["--mode", mode].iter().chain(options).copied().collect();
         let line: Vec<&str> = line.into_iter().chain(["--"]).chain(program).collect();
         let output = recording::gctrace(&line, place.path());
         assert!(output.status.success(), "{output:?}");
@@ -69,7 +80,7 @@ impl SampledRun {
     /// The samples of a process in an interval; of a record at its ends the part that lies in it.
     fn samples_within(&self, pid: &Value, interval: &Value) -> f64 {
         let [from, until] = [0, 1].map(|at| interval[at].as_u64().unwrap());
-        let trace = Trace::read(&self.place.path().join("trace.json"));
+        let trace = self.trace();
         let records = trace.events.iter();
         let records =
             records.filter(|event| event["name"] == "gctrace_samples" && event["pid"] == *pid);
@@ -84,10 +95,13 @@ impl SampledRun {
         within.sum()
     }
 
+    pub(super) fn trace(&self) -> Trace {
+        Trace::read(&self.place.path().join("trace.json"))
+    }
+
     /// The events of its trace with this name.
     pub(super) fn events(&self, name: &str) -> Vec<Value> {
-        let trace = Trace::read(&self.place.path().join("trace.json"));
-        trace.events.into_iter().filter(|event| event["name"] == name).collect()
+        self.trace().events.into_iter().filter(|event| event["name"] == name).collect()
     }
 
     /// A process of the report.

@@ -57,7 +57,7 @@ pub struct Turns {
     pub waited_ns: u64,
     /// The longest busy period of the loop so far, in ns.
     pub longest_busy_ns: u64,
-    /// Turns by length: bucket ([`Turns::bucket_ns`]) and number, ascending.
+    /// Turns by length: bucket ([`gctrace_units::bucket_ns`]) and number, ascending.
     pub lengths: Vec<(u32, u64)>,
     /// Whether turns that end at a look are told apart. Otherwise each turn is a busy period.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -68,31 +68,6 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// The bucket of all lengths from 68 s on.
-    pub const LAST_BUCKET: u32 = 1791;
-
-    /// The shortest length, in ns, that belongs to the bucket: units of 16 ns, one each below 128, then 64 buckets for
-    /// each power of two. The last bucket has all lengths from 68 s on.
-    #[must_use]
-    pub fn bucket_ns(bucket: u32) -> u64 {
-        let (power, rest) = (bucket / 64, u64::from(bucket % 64));
-        let units = match power {
-            0 => rest,
-            // 64 to 127 are units of the first power, too.
-            _ => (rest + 64).checked_shl(power - 1).unwrap_or(u64::MAX >> 4),
-        };
-        units << 4
-    }
-
-    /// The bucket of a length.
-    #[must_use]
-    pub fn bucket(length_ns: u64) -> u32 {
-        let units = length_ns >> 4;
-        let bits = (u64::BITS - units.leading_zeros()).max(7) - 7;
-        let bucket = u64::from(bits) * 64 + (units >> bits);
-        u32::try_from(bucket).map_or(Self::LAST_BUCKET, |bucket| bucket.min(Self::LAST_BUCKET))
-    }
-
     /// What was added since an earlier reading of the same loop.
     #[must_use]
     pub fn since(self, before: &Self) -> Self {
@@ -147,6 +122,10 @@ pub struct Turn {
     /// Other time off the CPU by reason, in ns, however short each wait was.
     #[serde(default)]
     pub waits: Vec<(OffCpuReason, u64)>,
+    /// CPU time of the thread in it outside of these collections, in ns, at most 0.1 ms too much. `None` where `waits`
+    /// tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ns: Option<u64>,
 }
 
 declare! {
@@ -165,18 +144,6 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buckets_ascend_without_gaps() {
-        assert_eq!([0, 1, 127, 128, 129].map(Turns::bucket_ns), [0, 16, 2032, 2048, 2080]);
-        for bucket in 128..1791 {
-            let (this, next) = (Turns::bucket_ns(bucket), Turns::bucket_ns(bucket + 1));
-            assert!(this < next && (next - this) * 64 <= this, "{bucket}: {this} {next}");
-            assert_eq!([this, next - 1, next].map(Turns::bucket), [bucket, bucket, bucket + 1]);
-        }
-        assert!(Turns::bucket_ns(1791) > 67_000_000_000);
-        assert!(Turns::bucket_ns(u32::MAX) > 0);
-    }
 
     #[test]
     fn readings_are_written_as_what_was_added() {

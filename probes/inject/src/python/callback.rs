@@ -14,6 +14,7 @@ use crate::process_ring::{
     PythonRing, existing_ring, is_off, lose_without_ring, now_ns, ring, thread_cpu_ns, tid,
 };
 use crate::recording::{expected, guarded};
+use crate::turns;
 use gctrace_ring::{HookState, LostKind, PythonMessage, RingPause, TimeInterval, WorkKind};
 use gctrace_units::{duration_ns, u32_or_most};
 use std::ffi::CStr;
@@ -203,6 +204,9 @@ impl HookedInterpreter {
             freed_bytes: state.memory.end(),
             cpu_ns,
         };
+        if state.start_ns > 0 {
+            turns::collected(duration_ns(state.start_ns, end_ns), cpu_ns);
+        }
         empty_cache::collected(&std::mem::take(&mut state.device_memory), ring, pause.interval);
         self.ended(&mut state, ring, pause);
         let start_ns = std::mem::take(&mut state.start_work_ns);

@@ -21,4 +21,5 @@ mod late;
 mod lifecycle;
 mod steps;
 mod switched_off;
+mod turns;
 mod unseen;

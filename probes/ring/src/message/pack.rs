@@ -158,7 +158,8 @@ packed_bytes!(
     super::RingReason,
     super::CuptiState,
     super::GpuRecord,
-    super::ApiLayer
+    super::ApiLayer,
+    super::WaitCall
 );
 
 /// As start and length. The end precedes the start in damaged memory only.

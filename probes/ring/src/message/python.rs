@@ -3,9 +3,9 @@
 use super::messages::{messages, packed};
 use super::{
     RingAliveLine, RingCacheMemory, RingCycleEdge, RingEmptyCache, RingGarbage, RingLayers,
-    RingPauseMemory, TextId, TimeInterval,
+    RingPauseMemory, RingTurn, RingTurns, TextId, TimeInterval,
 };
-use crate::LostKind::{Descriptions, Garbage, Pauses, Steps};
+use crate::LostKind::{Descriptions, Garbage, Pauses, Steps, Turns};
 use crate::RingRole;
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
@@ -278,5 +278,9 @@ messages! {
             /// The process id of its parent; the parent sees the same ids.
             parent: u32,
         }
+        /// Turns of a loop, counted.
+        19 [Turns] Turns(turns: RingTurns)
+        /// A long turn of a loop.
+        20 [Turns] Turn(turn: RingTurn)
     }
 }

@@ -17,6 +17,7 @@ mod process_facts;
 mod python;
 mod ring_event;
 mod texts;
+mod turns;
 
 use crate::clock;
 use crate::clock::namespaces::{OtherClock, ProcessClocks};

@@ -247,6 +247,7 @@ fn lost_names(kind: LostKind) -> [&'static str; 2] {
         LostKind::GpuWork => names!("GPU work" " (--ring-size)"),
         LostKind::Steps => names!("marks of steps" ""),
         LostKind::Garbage => names!("garbage of collections" ""),
+        LostKind::Turns => names!("turns of loops" ""),
         LostKind::Calls => names!("CUDA calls" " (--ring-size)"),
         LostKind::WithoutRing => ["collections: the forked process could not create a ring"; 2],
     }

@@ -100,6 +100,7 @@ fn name(kind: WorkKind) -> Option<&'static str> {
         WorkKind::Step => "mark of a step, in-process",
         WorkKind::Fork => FORK,
         WorkKind::Garbage => "garbage of collections, in-process",
+        WorkKind::Turn => "turn of a loop, in-process",
         WorkKind::Collection | WorkKind::Calls => return None,
     })
 }

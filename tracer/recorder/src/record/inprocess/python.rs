@@ -4,6 +4,7 @@ use super::garbage::GarbageRecords;
 use super::layers::layers;
 use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use super::texts::{NAME_LOST, RingTexts};
+use super::turns::{turn, turns};
 use crate::record::trace::{FrameNode, FrameTree};
 use gctrace_event::{
     AliveLines, Called, CalledKind, CollectorKind, CycleId, DeviceMemory, EmptyCache, EventSource,
@@ -182,6 +183,8 @@ impl PythonRing {
             From::Fork { at_ns, pid, parent } => {
                 ring_events.push(RingEvent::Forked { at_ns, pid, parent });
             }
+            From::Turns(counted) => ring_events.push(RingEvent::of(turns(self.pid, counted))),
+            From::Turn(long) => ring_events.push(RingEvent::of(turn(self.pid, &long))),
             From::Hook { at_ns, state: HookState::Installed, count, .. } => {
                 ring_events.push(RingEvent::SeenSince(at_ns));
                 ring_events.push(RingEvent::Unseen(match count {

@@ -176,6 +176,8 @@ fn within(
     }
     let options = InjectOptions {
         collections: true,
+        // Probes that sample see them, with reasons.
+        turns: collections == RecordingMode::Inject || config.sample_rate().is_none(),
         layers: config.sources.layers.unwrap_or(0),
         // Next to probes, allocations are estimated as without the library.
         allocations: config.sources.windows_budget().is_some()
@@ -204,6 +206,7 @@ fn within(
 fn options(config: &RecordConfig) -> InjectOptions {
     InjectOptions {
         collections: false,
+        turns: false,
         stack_depth: config.sources.stack_depth,
         allocations: false,
         cuda: config.sources.cuda != CudaMode::Off,

@@ -178,9 +178,10 @@ fn options_reach_the_library() {
     };
     assert_eq!(options(&all, &facts()), expected);
     let both = changed(all, |config| config.sources.mode = RecordMode::Both);
-    assert!(!options(&both, &facts()).allocations);
+    let beside = options(&both, &facts());
+    assert!(!beside.allocations && !beside.turns);
     let gpu = options(&asked(RecordMode::Auto), &with_cuda());
-    assert!(!gpu.collections && !gpu.allocations && gpu.cuda && gpu.follow);
+    assert!(!gpu.collections && !gpu.allocations && !gpu.turns && gpu.cuda && gpu.follow);
     let off = changed(asked(RecordMode::Inject), |config| config.sources.cuda = CudaMode::Off);
     assert!(!options(&off, &facts()).cuda);
 }

@@ -109,11 +109,12 @@ static __always_inline void end_turn(const struct loop_key *key, struct loop_sta
 				     const struct sampled_thread *thread, u64 now)
 {
 	u64 length = now - loop->begin_ns;
-	u32 at = length_bucket(length);
+	u64 at = length_bucket(length);
 	bool has_pause;
 
 	if (!loop->begin_ns)
 		return;
+	barrier_var(at);
 	if (at < TURN_BUCKETS)
 		loop->lengths[at] += 1;
 	loop->turns += 1;
@@ -162,6 +163,12 @@ static __always_inline bool is_for_input(const struct sampled_thread *thread)
 	return thread->tstate && (thread->reason == WAIT_POLL || thread->reason == WAIT_PIPE);
 }
 
+static __always_inline bool is_looked_at(u64 system_call)
+{
+	barrier_var(system_call);
+	return system_call < SYSTEM_CALLS && looked_at[system_call];
+}
+
 /* A thread leaves the CPU. */
 static __always_inline void loop_waits(u32 tid, const struct sampled_thread *thread, u64 now)
 {
@@ -184,7 +191,7 @@ static __always_inline void loop_waits(u32 tid, const struct sampled_thread *thr
 		loop->limit_ns = LONG_TURN_NS;
 	}
 	/* Its entry has ended the turn, if entries are seen. Otherwise this does. */
-	if (!loop->entered && !(key.system_call < SYSTEM_CALLS && key.system_call >= 0 && looked_at[key.system_call]))
+	if (!loop->entered && !is_looked_at(key.system_call))
 		end_turn(&key, loop, thread, now);
 	if (loop->busy_ns && now - loop->busy_ns > loop->longest_busy_ns)
 		loop->longest_busy_ns = now - loop->busy_ns;

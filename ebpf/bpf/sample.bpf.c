@@ -279,6 +279,7 @@ static __always_inline u32 wait_reason(const struct task_struct *task, u32 state
 				       u64 first_argument)
 {
 	u32 reason = WAIT_OTHER;
+	u64 number = system_call;
 
 	if (state & TASK_STOPPED_OR_TRACED)
 		return WAIT_STOPPED;
@@ -286,8 +287,10 @@ static __always_inline u32 wait_reason(const struct task_struct *task, u32 state
 		return WAIT_PAGE_FAULT;
 	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
 		return WAIT_DISK;
-	if (system_call < SYSTEM_CALLS)
-		reason = reasons_of_calls[system_call];
+	/* One register for the comparison and the use; otherwise the verifier of 6.1 does not connect them. */
+	barrier_var(number);
+	if (number < SYSTEM_CALLS)
+		reason = reasons_of_calls[number];
 	/* no files to select: time.sleep() until Python 3.10 */
 	return reason == WAIT_POLL && !first_argument ? WAIT_SLEEP : reason;
 }
@@ -424,10 +427,8 @@ int at_waking(struct bpf_raw_tracepoint_args *context)
 SEC("raw_tp/sys_enter")
 int at_system_call(struct bpf_raw_tracepoint_args *context)
 {
-	u64 number = context->args[1];
-
-	if (number < SYSTEM_CALLS && looked_at[number])
-		loop_looks((struct pt_regs *)context->args[0], number);
+	if (is_looked_at(context->args[1]))
+		loop_looks((struct pt_regs *)context->args[0], context->args[1]);
 	return 0;
 }
 

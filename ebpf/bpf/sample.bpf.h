@@ -45,8 +45,9 @@ static __always_inline struct sampled_thread *new_thread(u32 tid, u32 pid, u64 f
 /* A shorter time off the CPU is not recorded. */
 #define OFF_CPU_NS 1000000ull
 
-static __always_inline void spend(struct sampled_thread *thread, u32 on, u64 ns)
+static __always_inline void spend(struct sampled_thread *thread, u64 on, u64 ns)
 {
+	barrier_var(on);
 	if (on < SPENT)
 		thread->spent_ns[on] += ns;
 }

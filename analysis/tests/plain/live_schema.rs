@@ -175,7 +175,7 @@ fn records() -> Vec<Record> {
             pid: 1,
             tid: 1,
             turns: 1,
-            lengths: vec![(Turns::bucket(100 * MS), 1)],
+            lengths: vec![(1_000, 1)],
             longest_ns: 100 * MS,
             ..Turns::default()
         }),

@@ -2,7 +2,7 @@
 
 use gctrace_ebpf::{
     AllocationPrograms, AttachMethod, BpfSession, CounterSet, CudaPrograms, GarbagePrograms,
-    KernelSupport, MAX_STACK_DEPTH, SessionConfig,
+    KernelSupport, MAX_STACK_DEPTH, SamplePrograms, SessionConfig,
 };
 use gctrace_event::Counter;
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
@@ -65,6 +65,7 @@ fn the_verifier_accepts_every_program() {
             .then(|| AllocationPrograms::load(&shared, config.stack_depth).expect("alloc.bpf.c"));
         let _garbage =
             support.loops.then(|| GarbagePrograms::load(&session, 0.01).expect("garbage.bpf.c"));
+        let _samples = SamplePrograms::load(&session, config.stack_depth).expect("sample.bpf.c");
         none_has_a_private_stack();
     }
 }

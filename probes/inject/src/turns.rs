@@ -155,41 +155,51 @@ fn returned(place: usize, result: c_int) {
     }
 }
 
-/// A timeout in ns. The largest number: for ever.
-fn of_milliseconds(timeout: c_int) -> u64 {
-    u64::try_from(timeout).map_or(u64::MAX, |timeout| times(timeout, 1_000_000))
+/// How long a call waits.
+trait Timeout {
+    /// In ns; the largest number: for ever.
+    ///
+    /// # Safety
+    /// A pointer is null or valid.
+    unsafe fn ns(self) -> u64;
 }
 
-/// The same in seconds and ns.
+/// Milliseconds.
+impl Timeout for c_int {
+    unsafe fn ns(self) -> u64 {
+        u64::try_from(self).map_or(u64::MAX, |timeout| times(timeout, 1_000_000))
+    }
+}
+
+impl Timeout for *const timespec {
+    unsafe fn ns(self) -> u64 {
+        // SAFETY: as the caller promises.
+        let timeout = unsafe { self.as_ref() };
+        timeout.map_or(u64::MAX, |timeout| of_seconds(timeout.tv_sec, timeout.tv_nsec))
+    }
+}
+
+impl Timeout for *mut timeval {
+    unsafe fn ns(self) -> u64 {
+        // SAFETY: as the caller promises.
+        let timeout = unsafe { self.as_ref() };
+        timeout.map_or(u64::MAX, |timeout| {
+            of_seconds(timeout.tv_sec, timeout.tv_usec.saturating_mul(1000))
+        })
+    }
+}
+
 fn of_seconds(seconds: i64, ns: i64) -> u64 {
     let [seconds, ns] = [seconds, ns].map(|number| u64::try_from(number).unwrap_or(u64::MAX));
     sum([times(seconds, 1_000_000_000), ns])
 }
 
-/// # Safety
-/// Null, or a timeout.
-unsafe fn of_timespec(timeout: *const timespec) -> u64 {
-    // SAFETY: as the caller promises.
-    let timeout = unsafe { timeout.as_ref() };
-    timeout.map_or(u64::MAX, |timeout| of_seconds(timeout.tv_sec, timeout.tv_nsec))
-}
-
-/// # Safety
-/// Null, or a timeout.
-unsafe fn of_timeval(timeout: *const timeval) -> u64 {
-    // SAFETY: as the caller promises.
-    let timeout = unsafe { timeout.as_ref() };
-    timeout.map_or(u64::MAX, |timeout| {
-        of_seconds(timeout.tv_sec, timeout.tv_usec.saturating_mul(1000))
-    })
-}
-
-/// Functions that interpose the C library's of the same name and type: with their first argument, whether there is a
-/// descriptor to wait for, and the timeout in ns.
+/// Functions that interpose the C library's of the same name and type: with their first argument, their timeout, and
+/// whether there is a descriptor to wait for.
 macro_rules! waits {
     ($(
         $call:ident $name:ident($first:ident: $first_type:ty, $($argument:ident: $type:ty),*)
-        if $has_input:expr, until $timeout:expr;
+        until $timeout:ident, if $has_input:expr;
     )*) => {
         $(
             #[doc = concat!("Interposes the C library's ", stringify!($name), ".")]
@@ -201,8 +211,7 @@ macro_rules! waits {
                 let mut place = None;
                 if ARE_WANTED.load(Relaxed) && $has_input {
                     // SAFETY: as the caller promises.
-                    #[allow(unused_unsafe, reason = "not all timeouts are pointers")]
-                    let timeout_ns = unsafe { $timeout };
+                    let timeout_ns = unsafe { $timeout.ns() };
                     place = enters(WaitCall::$call, $first as usize, timeout_ns);
                 }
                 let address = real::$name.address();
@@ -229,17 +238,17 @@ macro_rules! waits {
 
 waits! {
     EpollWait epoll_wait(epoll: c_int, events: *mut libc::epoll_event, most: c_int, timeout: c_int)
-        if true, until of_milliseconds(timeout);
+        until timeout, if true;
     EpollPwait epoll_pwait(epoll: c_int, events: *mut libc::epoll_event, most: c_int, timeout: c_int,
         signals: *const sigset_t)
-        if true, until of_milliseconds(timeout);
+        until timeout, if true;
     Poll poll(files: *mut pollfd, count: nfds_t, timeout: c_int)
-        if count > 0, until of_milliseconds(timeout);
+        until timeout, if count > 0;
     Ppoll ppoll(files: *mut pollfd, count: nfds_t, timeout: *const timespec, signals: *const sigset_t)
-        if count > 0, until of_timespec(timeout);
+        until timeout, if count > 0;
     Select select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval)
-        if count > 0, until of_timeval(timeout);
+        until timeout, if count > 0;
     Pselect pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
         timeout: *const timespec, signals: *const sigset_t)
-        if count > 0, until of_timespec(timeout);
+        until timeout, if count > 0;
 }

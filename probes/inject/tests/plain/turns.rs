@@ -20,11 +20,11 @@ def look(times):
 const BEFORE: u64 = 2;
 
 fn turns(ring: &SeenRecords) -> Vec<&RingTurns> {
-    let turns = |record| match record {
-        &PythonMessage::Turns(ref turns) => Some(turns),
+    let turns = ring.records.iter().filter_map(|record| match record {
+        PythonMessage::Turns(turns) => Some(turns),
         _ => None,
-    };
-    ring.records.iter().filter_map(turns).collect()
+    });
+    turns.collect()
 }
 
 fn count<'a>(all: impl IntoIterator<Item = &'a RingTurns>) -> u64 {

@@ -57,6 +57,9 @@ struct PausedThread {
     end_ns: u64,
 }
 
+/// The thread and the place, with its turns.
+type PlacedSums<'a> = (&'a (u32, LoopPlace), &'a PlaceSums);
+
 /// The turns at one place.
 #[derive(Clone, Debug, Default)]
 struct PlaceSums {
@@ -136,7 +139,7 @@ impl LoopSums {
     /// The loop of the process: of its main thread, or else of the thread that spent most time in turns. `None` if no
     /// thread spends its time in one.
     pub(crate) fn report(&self, about: &LoopContext<'_>) -> Option<LoopReport> {
-        let mut loops: Vec<(&(u32, LoopPlace), &PlaceSums)> = self
+        let mut loops: Vec<PlacedSums<'_>> = self
             .threads()
             .into_values()
             .filter_map(|places| innermost_loop(&places, about.tree))
@@ -149,7 +152,7 @@ impl LoopSums {
         Some(self.loop_report((*tid, place), sums, &long, about))
     }
 
-    fn threads(&self) -> BTreeMap<u32, Vec<(&(u32, LoopPlace), &PlaceSums)>> {
+    fn threads(&self) -> BTreeMap<u32, Vec<PlacedSums<'_>>> {
         let mut threads: BTreeMap<u32, Vec<_>> = BTreeMap::new();
         for place in &self.places {
             threads.entry(place.0.0).or_default().push(place);
@@ -215,10 +218,7 @@ impl LoopSums {
 }
 
 /// Of the places where a thread waits often, the one that the fewest frames lead to: a loop calls what waits elsewhere.
-fn innermost_loop<'a>(
-    places: &[(&'a (u32, LoopPlace), &'a PlaceSums)],
-    tree: &StackTree,
-) -> Option<(&'a (u32, LoopPlace), &'a PlaceSums)> {
+fn innermost_loop<'a>(places: &[PlacedSums<'a>], tree: &StackTree) -> Option<PlacedSums<'a>> {
     let most = places.iter().map(|(_, sums)| sums.lengths.count()).max()?;
     let often = places.iter().filter(|(_, sums)| sums.lengths.count() >= most / SHARE_OF_WAITS);
     let depth = |sums: &PlaceSums| sums.node.map_or(usize::MAX, |node| tree.frames(node).count());

@@ -19,8 +19,11 @@ pub(super) struct Sides<'a> {
 /// A figure of the parts of training: one sum divided by another.
 type PartFigure = (fn(&TrainingPart) -> f64, fn(&TrainingPart) -> f64);
 
-/// Figures of turns.
-const TURNS: [(FigureId, fn(&TurnFigures) -> Option<f64>); 3] = [
+/// A figure of turns.
+type TurnFigure = (FigureId, fn(&TurnFigures) -> Option<f64>);
+
+/// All of turns.
+const TURNS: [TurnFigure; 3] = [
     (FigureId::TurnP99, |turns| turns.p99_ns.map(float)),
     (FigureId::TurnLongest, |turns| Some(float(turns.longest_ns))),
     (FigureId::ArrivalP99, |turns| turns.lag_p99_ns.map(float)),

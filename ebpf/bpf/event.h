@@ -744,6 +744,8 @@ enum counter {
 	COUNTER_LOST_LOOPS,                    /* more than MAX_LOOPS: turns of a loop not counted */
 	COUNTER_SWITCHES,                      /* of threads of recorded processes, estimated     */
 	COUNTER_SWITCH_NS,                     /* time that the program took at them, estimated   */
+	COUNTER_LOOKS,                         /* looks and waits of loops, at their entry        */
+	COUNTER_LOOK_NS,                       /* time that the program took at them              */
 	COUNTER_FORKS,                         /* children of recorded processes                  */
 	COUNTER_EXECS,                         /* programs that recorded processes executed       */
 	COUNTER_TIMED,                         /* ends of probed functions that were timed, ...   */

@@ -245,6 +245,8 @@ static __always_inline void loop_looks(struct pt_regs *registers, u64 number)
 	/* if the call does not wait, the next turn has begun with it */
 	begin_turn(loop, thread, now);
 	loop->entered = 1;
+	count(COUNTER_LOOKS);
+	count_many(COUNTER_LOOK_NS, bpf_ktime_get_ns() - now);
 }
 
 /* A thread gets the CPU again, and perhaps returns to a loop. */

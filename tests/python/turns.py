@@ -17,7 +17,7 @@ import time
 
 OUTPUT = sys.argv[1]
 KIND = sys.argv[2] if len(sys.argv) > 2 else "both"
-ROUNDS = 12
+ROUNDS = 6
 # in-process, a thread has a loop from its second wait on
 UNTIL_SEEN = 6
 now = time.monotonic_ns

@@ -26,6 +26,10 @@ pub struct SampleCounts {
     pub switches: u64,
     /// Time that the program took at them, in ns, by the same.
     pub switches_ns: u64,
+    /// System calls in which loops look for input, or wait.
+    pub looks: u64,
+    /// Time of the program at them, in ns; without the kernel's way to it.
+    pub looks_ns: u64,
 }
 
 /// Hits of the probe on garbage, by outcome.
@@ -114,6 +118,8 @@ impl ProgramCounts {
             took_ns: self.value(Counter::COUNTER_SAMPLE_NS.0),
             switches: self.value(Counter::COUNTER_SWITCHES.0),
             switches_ns: self.value(Counter::COUNTER_SWITCH_NS.0),
+            looks: self.value(Counter::COUNTER_LOOKS.0),
+            looks_ns: self.value(Counter::COUNTER_LOOK_NS.0),
         }
     }
 

@@ -3,8 +3,9 @@
 use super::kind::{LONGEST_NS, Phase, declare};
 use super::{FrameId, OffCpuReason};
 use bitcode::{Decode, Encode};
-use gctrace_units::beyond;
+use gctrace_units::{add_to, beyond};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Where a thread waits for input again and again.
 #[derive(
@@ -68,6 +69,29 @@ pub struct Turns {
 }
 
 impl Turns {
+    /// Adds the turns of a later interval of the same loop.
+    pub fn append(&mut self, later: Self) {
+        let mut lengths: BTreeMap<u32, u64> = self.lengths.drain(..).collect();
+        for (bucket, count) in later.lengths {
+            add_to(lengths.entry(bucket).or_default(), count);
+        }
+        let sums = [
+            (&mut self.turns, later.turns),
+            (&mut self.total_ns, later.total_ns),
+            (&mut self.waits, later.waits),
+            (&mut self.waited_ns, later.waited_ns),
+        ];
+        for (sum, more) in sums {
+            add_to(sum, more);
+        }
+        self.until_ns = self.until_ns.max(later.until_ns);
+        self.longest_ns = self.longest_ns.max(later.longest_ns);
+        self.longest_busy_ns = self.longest_busy_ns.max(later.longest_busy_ns);
+        self.lengths = lengths.into_iter().collect();
+        self.sees_looks |= later.sees_looks;
+        self.stack = later.stack.or(self.stack);
+    }
+
     /// What was added since an earlier reading of the same loop.
     #[must_use]
     pub fn since(self, before: &Self) -> Self {
@@ -130,7 +154,7 @@ pub struct Turn {
 
 declare! {
     Turn: Phase::Slice, "turn", "a turn",
-    pid: pid, tid: tid, at: start_ns, end: end_ns, by: "--sample"
+    pid: pid, tid: tid, at: start_ns, end: end_ns, spaced: Samples, by: "--sample"
 }
 
 impl Turn {
@@ -150,6 +174,9 @@ mod tests {
         let before = Turns { turns: 3, lengths: vec![(1, 1), (5, 2)], ..Turns::default() };
         let lengths = vec![(0, 1), (1, 1), (5, 4), (9, 1)];
         let added = Turns { turns: 7, lengths, ..Turns::default() }.since(&before);
-        assert_eq!((added.turns, added.lengths), (4, vec![(0, 1), (5, 2), (9, 1)]));
+        assert_eq!((added.turns, &added.lengths), (4, &vec![(0, 1), (5, 2), (9, 1)]));
+        let mut all = before;
+        all.append(added);
+        assert_eq!((all.turns, all.lengths), (7, vec![(0, 1), (1, 1), (5, 4), (9, 1)]));
     }
 }

@@ -10,7 +10,8 @@ use super::{SegmentedTrace, gpu};
 use crate::clock;
 use crate::units::duration;
 use gctrace_event::{
-    CpuSamples, LayersRemark, NamedMarker, OmittedPauses, Pause, Record, SpacedClass, TraceEnd,
+    CpuSamples, LayersRemark, LoopPlace, NamedMarker, OmittedPauses, Pause, Record, SpacedClass,
+    TraceEnd, Turns,
 };
 use gctrace_units::{after, beyond, duration_ns, sum};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,6 +20,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 const THREADS: usize = 4096;
 /// Maximum number of records of a thread that wait for a pause: calls and freed objects. More belong to no pause.
 const MOST_HELD: usize = 64;
+
+/// Counts of turns of this time are one record: they are lost if gctrace is killed. A minute, in ns.
+const TURNS_TOGETHER_NS: u64 = 60_000_000_000;
 
 /// Records that are not written yet.
 #[derive(Default)]
@@ -31,6 +35,8 @@ pub(super) struct WaitingRecords {
     samples: BTreeMap<(u32, bool), (CpuSamples, u64)>,
     /// The last counts of allocations of a process; they contain the counts before.
     allocations: BTreeMap<u32, Record>,
+    /// Counts of loops' turns, to be written together.
+    turns: BTreeMap<(u32, u32, LoopPlace), Turns>,
     /// Processes with a step marked since their last backward pass: the pass is not needed to mark it.
     stepped: HashSet<u32>,
 }
@@ -126,9 +132,27 @@ impl SegmentedTrace {
                     self.write_with_names(&Record::OffCpu(off), Kind::Waits);
                 }
             }
+            Record::Turns(turns) => self.add_turns(turns),
             _ => return self.takes_spaced(record),
         }
         true
+    }
+
+    /// Counts of a second take as many bytes as counts of a minute.
+    fn add_turns(&mut self, turns: &Turns) {
+        let key = (turns.pid, turns.tid, turns.place.clone());
+        match self.waiting.turns.get_mut(&key) {
+            Some(before) => before.append(turns.clone()),
+            None => {
+                self.waiting.turns.insert(key, turns.clone());
+            }
+        }
+        let is_due =
+            |_: &_, of: &mut Turns| duration_ns(of.at_ns, turns.until_ns) >= TURNS_TOGETHER_NS;
+        let due: Vec<Turns> = self.waiting.turns.extract_if(.., is_due).map(|(_, of)| of).collect();
+        for turns in due {
+            self.write_with_names(&Record::Turns(turns), Kind::Rest);
+        }
     }
 
     fn takes_spaced(&mut self, record: &Record) -> bool {
@@ -221,6 +245,9 @@ impl SegmentedTrace {
     pub(super) fn write_waiting(&mut self) {
         for (samples, own) in std::mem::take(&mut self.waiting.samples).into_values() {
             self.write_samples(samples, own);
+        }
+        for turns in std::mem::take(&mut self.waiting.turns).into_values() {
+            self.write_with_names(&Record::Turns(turns), Kind::Rest);
         }
         for allocations in std::mem::take(&mut self.waiting.allocations).into_values() {
             self.write_counted(&allocations, Kind::Allocations);

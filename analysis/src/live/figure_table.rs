@@ -116,11 +116,6 @@ pub const TURN_P99: Figure<ProcessFigures> =
     metric("turn_p99", (Ns, Lasting, MEASURED), One(|process: &ProcessFigures| process.turns?.p99_ns.map(Whole)),
         "Length that 99 % of the turns of the loop do not exceed").column("P99", 7);
 
-/// The longest turn of a process's loop.
-pub const LONGEST_TURN: Figure<ProcessFigures> =
-    metric("longest_turn", (Ns, Lasting, MEASURED), One(|process: &ProcessFigures| Some(Whole(process.turns?.longest_ns))),
-        "Longest turn of the loop").column("TURN", 7);
-
 /// Activity and memory of a process.
 pub const PROCESS: &[Figure<ProcessFigures>] = &[
     metric("paused", (Ns, Total, MEASURED), One(|process| Some(Whole(process.paused_ns))),
@@ -188,7 +183,8 @@ pub const PROCESS: &[Figure<ProcessFigures>] = &[
     metric("turn_time", (Ns, Total, MEASURED), One(|process| Some(Whole(process.turns?.turn_ns))),
         "Time in turns of the loop; the rate is the share of time that it is busy"),
     TURN_P99,
-    LONGEST_TURN,
+    metric("longest_turn", (Ns, Lasting, MEASURED), One(|process| Some(Whole(process.turns?.longest_ns))),
+        "Longest turn of the loop"),
     RESIDENT,
     GPU_MEMORY,
 ];

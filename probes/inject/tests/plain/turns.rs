@@ -136,7 +136,7 @@ assert ctypes.CDLL(None).pthread_cancel(ctypes.c_ulong(thread.ident)) == 0
 while os.path.exists(task):
     time.sleep(0.001)
 look(50)
-print(thread.native_id)
+print(thread.native_id, flush=True)
 os._exit(0)
 ";
     for python in interpreters("a_thread_is_cancelled_in_its_wait") {

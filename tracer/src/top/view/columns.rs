@@ -4,8 +4,7 @@ use super::{text, theme};
 use crate::text::OrDash as _;
 use gctrace_analysis::figure::{Figure, Unit};
 use gctrace_analysis::live::figure_table::{
-    GPU_MEMORY, LAST, LONGEST, LONGEST_TURN, NET_CONTAINERS, OVERLAP, PAUSE_TIME, RESIDENT, SHARE,
-    TURN_P99,
+    GPU_MEMORY, LAST, LONGEST, NET_CONTAINERS, OVERLAP, PAUSE_TIME, RESIDENT, SHARE, TURN_P99,
 };
 use gctrace_analysis::live::{GENERATIONS, ProcessFigures, Snapshot, ppm};
 use ratatui::style::Style;
@@ -87,7 +86,6 @@ columns! {
     Last { LAST }
     Worst { LONGEST, collections }
     TurnP99 { TURN_P99 }
-    LongestTurn { LONGEST_TURN }
     Heap { "OBJECTS", 7, "objects that the collector tracks; >: oldest generation only",
         |process, _| heap(process),
         |process, _| Some(process.heap_objects?.count) }
@@ -124,9 +122,8 @@ const BASE: [Column; 9] = [
 ];
 
 /// Additional columns on wider screens, in the order of getting room.
-const EXTRA: [Column; 12] = [
+const EXTRA: [Column; 11] = [
     Column::TurnP99,
-    Column::LongestTurn,
     Column::Heap,
     Column::Busy,
     Column::Resident,
@@ -200,7 +197,7 @@ impl Column {
             Self::Busy => any(|process| !process.gpus.is_empty()) || !snapshot.gpus.is_empty(),
             Self::Overlap => any(|process| process.gpus.iter().any(|gpu| gpu.busy.is_some())),
             Self::Pressure => any(|process| NET_CONTAINERS.whole(process).is_some()),
-            Self::TurnP99 | Self::LongestTurn => any(|process| process.turns.is_some()),
+            Self::TurnP99 => any(|process| process.turns.is_some()),
             Self::Interpreter => any(|process| !process.interpreter.is_empty()),
             _ => true,
         }

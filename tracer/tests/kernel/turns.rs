@@ -1,7 +1,7 @@
 //! Kernel tier: turns of loops, by probes and in-process (which needs no rights), against the log of each turn that the
 //! loops write themselves, and planted causes.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside of #[test]")]
 
 use super::samples::{SampledRun, on_sampled_interpreters};
 use serde_json::Value;

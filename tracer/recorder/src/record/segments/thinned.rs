@@ -141,17 +141,15 @@ impl SegmentedTrace {
     /// Counts of a second take as many bytes as counts of a minute.
     fn add_turns(&mut self, turns: &Turns) {
         let key = (turns.pid, turns.tid, turns.place.clone());
-        match self.waiting.turns.get_mut(&key) {
-            Some(before) => before.append(turns.clone()),
-            None => {
-                self.waiting.turns.insert(key, turns.clone());
-            }
+        let mut all = turns.clone();
+        if let Some(mut before) = self.waiting.turns.remove(&key) {
+            before.append(all);
+            all = before;
         }
-        let is_due =
-            |_: &_, of: &mut Turns| duration_ns(of.at_ns, turns.until_ns) >= TURNS_TOGETHER_NS;
-        let due: Vec<Turns> = self.waiting.turns.extract_if(.., is_due).map(|(_, of)| of).collect();
-        for turns in due {
-            self.write_with_names(&Record::Turns(turns), Kind::Rest);
+        if duration_ns(all.at_ns, all.until_ns) >= TURNS_TOGETHER_NS {
+            self.write_with_names(&Record::Turns(all), Kind::Rest);
+        } else {
+            self.waiting.turns.insert(key, all);
         }
     }
 

@@ -34,7 +34,7 @@ const SHARE_OF_WAITS: u64 = 10;
 /// A loop takes at least this part of the time from its first turn to the end of its process, in turns and waits.
 /// Otherwise it is a part of something else: a request's connection, a child whose output is read.
 const LEAST_SHARE: f64 = 0.5;
-/// Shorter pauses of other threads hold up no long turn. 1 ms.
+/// A shorter pause of another thread makes no turn long. 1 ms.
 const LONG_PAUSE_NS: u64 = 1_000_000;
 /// Turns listed.
 const LISTED: usize = 10;
@@ -169,8 +169,7 @@ impl LoopSums {
     ) -> LoopReport {
         let time_ns = sums.time_ns();
         let mut without = sums.lengths.clone();
-        let mut spent: Vec<Spent<'_>> =
-            long.iter().map(|turn| Spent::of(turn, self.in_others_pauses_ns(turn))).collect();
+        let mut spent: Vec<Spent<'_>> = long.iter().map(|turn| self.spent(turn)).collect();
         let (mut collected, mut longest_ns, mut less_ns) = (0, 0, 0);
         for turn in &spent {
             let collections_ns = turn.collections_ns();
@@ -209,11 +208,19 @@ impl LoopSums {
         }
     }
 
-    /// Time of a turn in which a thread other than its own collected, in ns.
-    fn in_others_pauses_ns(&self, turn: &Turn) -> u64 {
-        let others = self.pauses.iter().filter(|pause| pause.tid != turn.tid);
+    /// Time of a span in long pauses, in ns, at most the span; `except`: of threads other than this one.
+    fn collected_ns(&self, span: (u64, u64), except: Option<u32>) -> u64 {
+        let first = self.pauses.partition_point(|pause| pause.end_ns <= span.0);
+        let during = self.pauses.iter().skip(first).take_while(|pause| pause.start_ns < span.1);
+        let of_others = during.filter(|pause| Some(pause.tid) != except);
+        let all = of_others.map(|pause| overlap_ns(span, (pause.start_ns, pause.end_ns)));
+        sum(all).min(duration_ns(span.0, span.1))
+    }
+
+    /// What a turn was spent on.
+    fn spent<'a>(&self, turn: &'a Turn) -> Spent<'a> {
         let span = (turn.start_ns, turn.end_ns);
-        sum(others.map(|pause| overlap_ns(span, (pause.start_ns, pause.end_ns))))
+        Spent::of(turn, self.collected_ns(span, Some(turn.tid)))
     }
 }
 

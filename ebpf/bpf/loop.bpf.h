@@ -267,4 +267,15 @@ static __always_inline void came_back(u32 tid, struct sampled_thread *thread, u6
 		loop_returns(tid, thread, start, back);
 }
 
+/* A system call is entered, by any thread of the machine: attached only while a loop looks whether there is input, as
+ * asyncio's does while callbacks are ready, because such a call does not wait. The arguments: the registers, and the
+ * number of the call. */
+SEC("raw_tp/sys_enter")
+int at_system_call(struct bpf_raw_tracepoint_args *context)
+{
+	if (is_looked_at(context->args[1]))
+		loop_looks((struct pt_regs *)context->args[0], context->args[1]);
+	return 0;
+}
+
 #endif

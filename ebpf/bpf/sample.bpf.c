@@ -421,17 +421,6 @@ int at_waking(struct bpf_raw_tracepoint_args *context)
 	return 0;
 }
 
-/* A system call is entered, by any thread of the machine: attached only while a loop looks whether there is input, as
- * asyncio's does while callbacks are ready, because such a call does not wait. The arguments: the registers, and the
- * number of the call. */
-SEC("raw_tp/sys_enter")
-int at_system_call(struct bpf_raw_tracepoint_args *context)
-{
-	if (is_looked_at(context->args[1]))
-		loop_looks((struct pt_regs *)context->args[0], context->args[1]);
-	return 0;
-}
-
 /* A thread launches a function of the host (cuLaunchHostFunc), for which a stream will wait: the call is too
  * short for samples, so its stack is taken here, as of a time off the CPU without a length. */
 SEC("uprobe.multi")

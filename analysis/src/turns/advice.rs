@@ -10,7 +10,7 @@ use crate::words::AdviceText;
 use gctrace_stats::ratio;
 use std::collections::BTreeMap;
 
-/// Shorter turns hold up nobody: 10 ms, half of what a person or another service notices.
+/// A shorter turn is not worth a change: a person or another service notices 20 ms. 10 ms.
 const LONG_NS: u64 = 10_000_000;
 /// From this share of its longest turns on, a line is worth moving.
 const WORTH_RATIO: f64 = 0.4;

@@ -1,7 +1,6 @@
 //! The loop of a process that still runs, for the live view and metrics.
 
 use super::figures::{TurnCause, TurnPart};
-use super::spent::Spent;
 use super::{LoopSums, innermost_loop};
 use crate::stacks::StackTree;
 use schemars::JsonSchema;
@@ -47,8 +46,7 @@ impl LoopSums {
         let long = self.long.iter().rev();
         let last = long.into_iter().find(|turn| turn.tid == *tid && turn.place == *place);
         let last_long = last.and_then(|turn| {
-            let parts = Spent::of(turn, self.in_others_pauses_ns(turn));
-            let parts = parts.parts(std::iter::empty(), &tree);
+            let parts = self.spent(turn).parts(std::iter::empty(), &tree);
             let TurnPart { cause, time_ns, .. } = parts.into_iter().next()?;
             Some(LastLongTurn { length_ns: turn.length_ns(), cause, cause_ns: time_ns })
         });

@@ -1,14 +1,14 @@
 //! Waits of a process for a collection in another one: by who woke it.
 
-use super::{LoopSums, PausedThread};
-use crate::time::{add_to, overlap_ns};
+use super::LoopSums;
+use crate::time::add_to;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Waits of one process until another one woke it, each of a millisecond or longer. Measured by the scheduler: a thread
-/// that passes on what it was woken for, as libzmq's do, counts as the one that woke it. A process that looks at shared
-/// memory is woken by nobody.
+/// that passes on what it was woken for, as libzmq's do, counts as the one that woke it. Nothing wakes a process
+/// that looks at shared memory again and again.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProcessWaitReport {
     /// Index of the trace in `traces`.
@@ -47,7 +47,7 @@ impl LoopSums {
             let Some(other) = of(wait.by_pid) else {
                 continue;
             };
-            let in_collections_ns = collected_ns(&other.pauses, (wait.start_ns, wait.end_ns));
+            let in_collections_ns = other.collected_ns((wait.start_ns, wait.end_ns), None);
             if in_collections_ns == 0 {
                 continue;
             }
@@ -70,12 +70,4 @@ impl LoopSums {
         }
         by_process.into_values().collect()
     }
-}
-
-/// Time of a span in pauses; pauses of several threads at once count once each, at most the span.
-fn collected_ns(pauses: &[PausedThread], span: (u64, u64)) -> u64 {
-    let first = pauses.partition_point(|pause| pause.end_ns <= span.0);
-    let during = pauses.iter().skip(first).take_while(|pause| pause.start_ns < span.1);
-    let all = during.map(|pause| overlap_ns(span, (pause.start_ns, pause.end_ns)));
-    crate::time::sum(all).min(span.1 - span.0)
 }

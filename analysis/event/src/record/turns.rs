@@ -60,7 +60,7 @@ pub struct Turns {
     pub longest_busy_ns: u64,
     /// Turns by length: bucket ([`gctrace_units::bucket_ns`]) and number, ascending.
     pub lengths: Vec<(u32, u64)>,
-    /// Whether turns that end at a look are told apart. Otherwise each turn is a busy period.
+    /// Whether looks that do not wait end turns. Otherwise each turn is a busy period.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sees_looks: bool,
     /// The innermost Python frame of its last wait; `None` if no stack was taken.

@@ -15,6 +15,12 @@ use std::path::Path;
 /// Turns are written this often, in ns: those not yet written are lost if gctrace is killed.
 const WRITTEN_NS: u64 = 1_000_000_000;
 
+/// With more places, half of the most that the program has, the ones with few turns and none since the last time make
+/// room: a server reads each connection at another place.
+const CROWD: usize = 128;
+/// A place with more turns stays: its turn may be a long one.
+const FEW_TURNS: u64 = 20;
+
 /// The loops of recorded threads.
 pub(super) struct Loops {
     known: HashMap<LoopKey, KnownLoop>,
@@ -77,6 +83,7 @@ impl Loops {
             tracing::warn!("turns of loops are unknown: {error}");
             Vec::new()
         });
+        let is_crowded = readings.len() > CROWD;
         let mut ended = false;
         for LoopReading { key, turns, stack } in readings {
             let known = self.known.entry(key.clone()).or_default();
@@ -85,11 +92,13 @@ impl Loops {
             let stack = stacks.innermost_so_far(stack).or(known.written.stack);
             let sees_looks = known.looks;
             let turns = Turns { at_ns, until_ns: now_ns, stack, sees_looks, ..turns };
-            if turns.turns > known.written.turns {
+            let is_new = turns.turns > known.written.turns;
+            if is_new {
                 output.write(&Record::Turns(turns.clone().since(&known.written)));
                 known.written = turns;
             }
-            if !is_alive(&key) {
+            let is_idle = is_crowded && !is_new && known.written.turns < FEW_TURNS;
+            if is_idle || !is_alive(&key) {
                 self.known.remove(&key);
                 ended = true;
                 if let Err(error) = programs.forget_loop(&key) {

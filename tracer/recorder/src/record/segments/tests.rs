@@ -2,13 +2,14 @@
 
 mod gpu;
 mod thinned;
+mod turns;
 
 use super::*;
 use crate::args::{DailyLimit, KeepLimit};
 use crate::files::segments::segments_in;
 use crate::invoker::Invoker;
 use gctrace_event::read::{DecodedItem, TraceReader};
-use gctrace_event::{Frame, NotKept, OffCpu, OmittedPauses, Pause, Process, Turns};
+use gctrace_event::{Frame, NotKept, OffCpu, OmittedPauses, Pause, Process};
 use std::collections::HashMap;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -90,8 +91,6 @@ struct ReadSegment {
     pauses: u64,
     pause_ns: u64,
     waits: OmittedPauses,
-    /// Of each record.
-    turns: Vec<u64>,
     notes: Vec<String>,
     end: Option<TraceEnd>,
 }
@@ -105,7 +104,6 @@ fn read(path: &Path) -> ReadSegment {
         pauses: 0,
         pause_ns: 0,
         waits: OmittedPauses::default(),
-        turns: Vec::new(),
         notes: Vec::new(),
         end: None,
     };
@@ -132,7 +130,6 @@ fn read(path: &Path) -> ReadSegment {
                     read.waits.add(OmittedPauses::of(1, total_ns));
                 }
             }
-            DecodedItem::Record(Record::Turns(turns)) => read.turns.push(turns.turns),
             DecodedItem::Record(Record::Note(note)) => read.notes.push(note.message),
             DecodedItem::Record(Record::End(end)) => read.end = Some(end),
             _ => {}
@@ -500,26 +497,4 @@ fn what_a_full_disk_refused_until_the_end_is_in_the_last_line() {
         let _ = std::process::Command::new("umount").arg(dir.path()).status();
     }
     assert!(refused > 6, "{refused}");
-}
-
-/// Counts of a loop come each second; a record of each would take more than all other records may.
-#[test]
-fn turns_of_a_minute_are_one_record() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ring");
-    let mut recorder = Simulated::start(&path, &keeping(None, Some(1_000_000)));
-    let seconds = 150;
-    for second in 0..seconds {
-        let at_ns = recorder.now.monotonic_ns;
-        let lengths = vec![(64, second + 1)];
-        let (turns, until_ns) = (second + 1, at_ns + SECOND_NS);
-        let turns = Turns { pid: 7, tid: 7, at_ns, until_ns, turns, lengths, ..Turns::default() };
-        recorder.trace.write(&Record::Turns(turns));
-        recorder.pass(SECOND_NS);
-    }
-    let ended_ns = recorder.now.monotonic_ns;
-    recorder.trace.finish(TraceEnd { ended_ns, ..TraceEnd::default() }).unwrap();
-    let records: Vec<u64> = read_all(&path).into_iter().flat_map(|of| of.turns).collect();
-    assert_eq!(records.iter().sum::<u64>(), seconds * (seconds + 1) / 2, "none is lost");
-    assert!((2..=4).contains(&records.len()), "{records:?}");
 }

@@ -17,6 +17,7 @@ use crate::time::{add_to, beyond, duration_ns, overlap_ns, sum};
 use figures::{LoopReport, TurnFigures, TurnReport};
 use gctrace_event::{LoopPlace, OffCpu, OffCpuReason, Pause, Turn, Turns};
 use gctrace_stats::rate;
+use gctrace_units::LONG_PAUSE_NS;
 use lengths::Lengths;
 use others::WaitFor;
 use spent::Spent;
@@ -34,8 +35,6 @@ const SHARE_OF_WAITS: u64 = 10;
 /// A loop takes at least this part of the time from its first turn to the end of its process, in turns and waits.
 /// Otherwise it is a part of something else: a request's connection, a child whose output is read.
 const LEAST_SHARE: f64 = 0.5;
-/// A shorter pause of another thread makes no turn long. 1 ms.
-const LONG_PAUSE_NS: u64 = 1_000_000;
 /// Turns listed.
 const LISTED: usize = 10;
 

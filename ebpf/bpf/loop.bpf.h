@@ -18,13 +18,11 @@
 #define READ_WAITS 3
 /* Who reads a message of several parts, as multiprocessing does, reads the next one within this time: 20 us. */
 #define SAME_MESSAGE_NS 20000ull
-/* Shorter turns are only counted. */
-#define LONG_TURN_NS 1000000ull
-/* A turn with as much time in collections is sent in any case, as its pauses are. */
-#define LONG_PAUSE_NS 1000000ull
-/* So many turns are sent of each loop, and beyond one of a thousand. */
-#define TURNS_SENT 200
-#define TURNS_OF_ONE_SENT 1000
+/* Which turns are sent, set before loading: analysis/units/src/long_turns.rs. */
+const volatile u64 long_turn_ns = 0;
+const volatile u64 long_pause_ns = 0;
+const volatile u64 turns_sent = 0;
+const volatile u64 turns_of_one_sent = 1;
 
 /* System calls whose entries are looked at: 1. */
 u8 looked_at[SYSTEM_CALLS] = {};
@@ -121,13 +119,13 @@ static __always_inline void end_turn(const struct loop_key *key, struct loop_sta
 	loop->turns_ns += length;
 	if (length > loop->longest_ns)
 		loop->longest_ns = length;
-	if (length < LONG_TURN_NS)
+	if (length < long_turn_ns)
 		return;
-	has_pause = thread->spent_ns[SPENT_IN_PAUSES] - loop->spent_ns[SPENT_IN_PAUSES] >= LONG_PAUSE_NS;
+	has_pause = thread->spent_ns[SPENT_IN_PAUSES] - loop->spent_ns[SPENT_IN_PAUSES] >= long_pause_ns;
 	if (length < loop->limit_ns && !has_pause)
 		return;
 	send_turn(key, loop, thread, now);
-	if (!has_pause && loop->sent > TURNS_SENT + loop->turns / TURNS_OF_ONE_SENT)
+	if (!has_pause && loop->sent > turns_sent + loop->turns / turns_of_one_sent)
 		loop->limit_ns = length + length / 8;
 }
 
@@ -188,7 +186,7 @@ static __always_inline void loop_waits(u32 tid, const struct sampled_thread *thr
 		loop = bpf_map_lookup_elem(&loops, &key);
 		if (!loop)
 			return;
-		loop->limit_ns = LONG_TURN_NS;
+		loop->limit_ns = long_turn_ns;
 	}
 	/* Its entry has ended the turn, if entries are seen. Otherwise this does. */
 	if (!loop->entered && !is_looked_at(key.system_call))

@@ -59,6 +59,10 @@ impl SamplePrograms {
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
             rodata.stack_depth = stack_depth.min(crate::MAX_STACK_DEPTH);
             rodata.has_loops = support::has_loops();
+            rodata.long_turn_ns = gctrace_units::LONG_TURN_NS;
+            rodata.long_pause_ns = gctrace_units::LONG_PAUSE_NS;
+            rodata.turns_sent = gctrace_units::TURNS_RECORDED;
+            rodata.turns_of_one_sent = gctrace_units::TURNS_OF_ONE_RECORDED;
             for (number, reason) in (0..).zip(&mut rodata.reasons_of_calls) {
                 // Not 0: the programs look at the first argument themselves.
                 *reason = waits_for(number, 1) as u8;

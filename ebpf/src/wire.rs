@@ -26,10 +26,8 @@ pub(crate) use skeleton::types::{
     process_hardware as ProcessHardware, sample_event as SampleWire, sample_flag as SampleFlag,
     sampled_thread as SampledThread, software_counts as SoftwareCounts, stack_event as StackWire,
     stop as StopWire, task_counts as TaskCounts, turn_event as TurnWire, type_event as TypeWire,
+    wait_reason as WaitReason,
 };
-
-#[cfg(test)]
-pub(crate) use skeleton::types::wait_reason as WaitReason;
 
 /// `NO_OFFSET` of `bpf/event.h`: this build has no such field.
 pub(crate) const NO_OFFSET: u32 = u32::MAX;

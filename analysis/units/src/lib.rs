@@ -9,8 +9,10 @@
 #![forbid(unsafe_code)]
 
 mod buckets;
+mod long_turns;
 
 pub use buckets::{LAST_BUCKET, bucket_ns, length_bucket};
+pub use long_turns::*;
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;

@@ -2,11 +2,15 @@
 
 use crate::decode::off_cpu::reason;
 use crate::event::LoopKey;
-use crate::wire::{LoopKeyWire, LoopState, TurnWire};
+use crate::wire::{LoopKeyWire, LoopState, TurnWire, WaitReason};
 use gctrace_event::{LoopPlace, Turn, Turns};
+use gctrace_units::LAST_BUCKET;
 
 /// `SPENT_IN_PAUSES` of `bpf/event.h`: the times before are waits by reason.
-const IN_PAUSES: usize = 12;
+const IN_PAUSES: usize = WaitReason::WAIT_REASONS.0 as usize;
+
+// The programs count in as many buckets.
+const _: fn(&LoopState) -> &[u32; LAST_BUCKET as usize + 1] = |state| &state.lengths;
 
 /// `None` of a turn that ends before it starts.
 pub(crate) fn turn(wire: &TurnWire) -> Option<Turn> {

@@ -1,15 +1,11 @@
 //! The turns of one loop: their counts, and which of them are sent. Counted as by the kernel's programs
 //! (`ebpf/bpf/loop.bpf.h`). Knows no clock and no ring.
 
-use gctrace_units::{LAST_BUCKET, add_to, beyond, duration_ns, length_bucket, sum};
+use gctrace_units::{
+    LAST_BUCKET, LONG_PAUSE_NS, LONG_TURN_NS, TURNS_OF_ONE_RECORDED, TURNS_RECORDED, add_to,
+    beyond, duration_ns, length_bucket, sum,
+};
 
-/// Shorter turns are only counted, in ns.
-const LONG_TURN_NS: u64 = 1_000_000;
-/// A turn with as much time in collections is sent in any case, in ns.
-const LONG_PAUSE_NS: u64 = 1_000_000;
-/// So many turns are sent of each loop, and beyond one of a thousand.
-const TURNS_SENT: u64 = 200;
-const TURNS_OF_ONE_SENT: u64 = 1000;
 /// A call that may wait and takes as long has waited: leaving a CPU and coming back takes some microseconds, a look at
 /// what is ready one. In ns.
 const BLOCKED_NS: u64 = 5_000;
@@ -179,7 +175,7 @@ impl LoopCounts {
             return None;
         }
         self.sent += 1;
-        let enough = sum([TURNS_SENT, self.all_turns / TURNS_OF_ONE_SENT]);
+        let enough = sum([TURNS_RECORDED, self.all_turns / TURNS_OF_ONE_RECORDED]);
         if !has_pause && self.sent > enough {
             self.limit_ns = sum([length_ns, length_ns / 8]);
         }

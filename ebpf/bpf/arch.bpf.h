@@ -15,6 +15,7 @@
 #define PROGRAM_COUNTER pc
 #define SYSTEM_CALL syscallno
 #define FIRST_ARGUMENT orig_x0
+#define THIRD_ARGUMENT regs[2]
 #define FUTEX 98
 #define RESULT regs[0]
 /* Integer arguments in registers; further ones are on the stack. */
@@ -54,6 +55,7 @@ static __always_inline u64 register_value(struct pt_regs *registers, u32 number)
  * and faults, its first argument, and the number of futex(2). */
 #define SYSTEM_CALL orig_ax
 #define FIRST_ARGUMENT di
+#define THIRD_ARGUMENT dx
 #define FUTEX 202
 #define RESULT ax
 #define REGISTER_ARGUMENTS 6

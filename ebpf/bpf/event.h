@@ -485,7 +485,8 @@ struct loop_state {
 	__u64 busy_ns;         /* since when it has not waited; 0 likewise                        */
 	__u64 spent_ns[SPENT]; /* of its thread at `begin_ns`                                     */
 	__u64 limit_ns;        /* turns of this length are sent                                   */
-	__u64 sent;
+	__u64 since_ns;        /* its first wait                                                  */
+	__u64 sent;            /* but for the ones with a long pause                              */
 	__u64 turns;
 	__u64 turns_ns;        /* their sum                                                       */
 	__u64 longest_ns;
@@ -495,7 +496,7 @@ struct loop_state {
 	__u32 entered;         /* the system call was entered since the thread came back from one */
 	__u32 announced;
 	__u32 reads;           /* it waits to read, not for something to be ready                 */
-	__u32 reserved;
+	__u32 header;          /* it last asked for the length of a message                       */
 	__u32 lengths[TURN_BUCKETS];
 };
 

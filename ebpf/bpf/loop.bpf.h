@@ -16,13 +16,16 @@
 #define SYSTEM_CALLS 512
 /* Waits at one place that make it a loop which reads messages. Who polls a place once will do it again. */
 #define READ_WAITS 3
-/* Who reads a message of several parts, as multiprocessing does, reads the next one within this time: 20 us. */
+/* Who reads a message of several parts reads the next one within this time: 20 us. */
 #define SAME_MESSAGE_NS 20000ull
+/* Before a message multiprocessing reads its length, in so many bytes (Connection._recv_bytes, Python 3.8 to 3.15). */
+#define HEADER_BYTES 4
 /* Which turns are sent, set before loading: analysis/units/src/long_turns.rs. */
 const volatile u64 long_turn_ns = 0;
 const volatile u64 long_pause_ns = 0;
 const volatile u64 turns_sent = 0;
 const volatile u64 turns_of_one_sent = 1;
+const volatile u64 ns_of_one_sent = 1;
 
 /* System calls whose entries are looked at: 1. */
 u8 looked_at[SYSTEM_CALLS] = {};
@@ -60,7 +63,6 @@ static __always_inline void send_turn(const struct loop_key *key, struct loop_st
 	for (u32 i = 0; i < SPENT; i++)
 		event->spent_ns[i] = thread->spent_ns[i] - loop->spent_ns[i];
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
-	loop->sent += 1;
 }
 
 /* The place of a length in `lengths`: its leading 7 bits, and how many follow. */
@@ -102,6 +104,20 @@ static __always_inline void begin_turn(struct loop_state *loop, const struct sam
 		loop->spent_ns[i] = thread->spent_ns[i];
 }
 
+/* Whether a long turn is sent: the longest are, some each second. As LoopCounts::is_sent of the library does it. */
+static __always_inline bool is_sent(struct loop_state *loop, u64 length, u64 now)
+{
+	bool sent = length >= loop->limit_ns;
+	u64 enough = turns_sent + loop->turns / turns_of_one_sent + (now - loop->since_ns) / ns_of_one_sent;
+
+	loop->sent += sent;
+	if (sent && loop->sent > enough)
+		loop->limit_ns += loop->limit_ns / 8;
+	if (!sent && loop->sent <= enough)
+		loop->limit_ns -= loop->limit_ns / 64;
+	return sent;
+}
+
 /* Ends the turn of a loop, if one has begun. */
 static __always_inline void end_turn(const struct loop_key *key, struct loop_state *loop,
 				     const struct sampled_thread *thread, u64 now)
@@ -122,11 +138,8 @@ static __always_inline void end_turn(const struct loop_key *key, struct loop_sta
 	if (length < long_turn_ns)
 		return;
 	has_pause = thread->spent_ns[SPENT_IN_PAUSES] - loop->spent_ns[SPENT_IN_PAUSES] >= long_pause_ns;
-	if (length < loop->limit_ns && !has_pause)
-		return;
-	send_turn(key, loop, thread, now);
-	if (!has_pause && loop->sent > turns_sent + loop->turns / turns_of_one_sent)
-		loop->limit_ns = length + length / 8;
+	if (has_pause || is_sent(loop, length, now))
+		send_turn(key, loop, thread, now);
 }
 
 /* Has the loop's calls looked at by user space. */
@@ -187,6 +200,7 @@ static __always_inline void loop_waits(u32 tid, const struct sampled_thread *thr
 		if (!loop)
 			return;
 		loop->limit_ns = long_turn_ns;
+		loop->since_ns = now;
 	}
 	/* Its entry has ended the turn, if entries are seen. Otherwise this does. */
 	if (!loop->entered && !is_looked_at(key.system_call))
@@ -222,7 +236,7 @@ static __always_inline void loop_returns(u32 tid, const struct sampled_thread *t
 /* The current thread enters a system call in which a loop looks for input. */
 static __always_inline void loop_looks(struct pt_regs *registers, u64 number)
 {
-	u64 ids = bpf_get_current_pid_tgid(), first_argument, now;
+	u64 ids = bpf_get_current_pid_tgid(), first_argument, bytes = 0, now;
 	u32 pid = ids >> 32, tid = ids;
 	struct loop_key key = { .pid = pid, .tid = tid, .system_call = number };
 	struct sampled_thread *thread;
@@ -238,8 +252,12 @@ static __always_inline void loop_looks(struct pt_regs *registers, u64 number)
 	if (!loop || !thread || thread->pid != pid)
 		return;
 	now = bpf_ktime_get_ns();
-	if (!loop->reads || now - loop->begin_ns >= SAME_MESSAGE_NS)
+	if (!loop->reads || (!loop->header && now - loop->begin_ns >= SAME_MESSAGE_NS))
 		end_turn(&key, loop, thread, now);
+	if (loop->reads) {
+		bpf_probe_read_kernel(&bytes, sizeof(bytes), &registers->THIRD_ARGUMENT);
+		loop->header = !loop->header && bytes == HEADER_BYTES;
+	}
 	/* if the call does not wait, the next turn has begun with it */
 	begin_turn(loop, thread, now);
 	loop->entered = 1;

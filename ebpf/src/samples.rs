@@ -63,6 +63,7 @@ impl SamplePrograms {
             rodata.long_pause_ns = gctrace_units::LONG_PAUSE_NS;
             rodata.turns_sent = gctrace_units::TURNS_RECORDED;
             rodata.turns_of_one_sent = gctrace_units::TURNS_OF_ONE_RECORDED;
+            rodata.ns_of_one_sent = gctrace_units::NS_OF_ONE_RECORDED;
             for (number, reason) in (0..).zip(&mut rodata.reasons_of_calls) {
                 // Not 0: the programs look at the first argument themselves.
                 *reason = waits_for(number, 1) as u8;

@@ -2,8 +2,8 @@
 //! (`ebpf/bpf/loop.bpf.h`). Knows no clock and no ring.
 
 use gctrace_units::{
-    LAST_BUCKET, LONG_PAUSE_NS, LONG_TURN_NS, TURNS_OF_ONE_RECORDED, TURNS_RECORDED, add_to,
-    beyond, duration_ns, length_bucket, sum,
+    LAST_BUCKET, LONG_PAUSE_NS, LONG_TURN_NS, NS_OF_ONE_RECORDED, TURNS_OF_ONE_RECORDED,
+    TURNS_RECORDED, add_to, beyond, duration_ns, length_bucket, sum,
 };
 
 /// A call that may wait and takes as long has waited: leaving a CPU and coming back takes some microseconds, a look at
@@ -65,6 +65,9 @@ pub(super) struct LoopCounts {
     unread_ns: u64,
     /// The shortest turn that is sent, in ns.
     limit_ns: u64,
+    /// Start of the first turn; 0: there was none.
+    since_ns: u64,
+    /// Turns sent, but for the ones with a long pause.
     sent: u64,
     all_turns: u64,
 }
@@ -81,7 +84,7 @@ impl LoopCounts {
         [self.begin_ns, self.wait_ns, self.interrupted_ns, self.busy_ns, self.unread_ns] = [0; 5];
         self.cpu_ns = beyond(cpu_ns, collected.cpu_ns);
         self.limit_ns = LONG_TURN_NS;
-        [self.sent, self.all_turns] = [0; 2];
+        [self.since_ns, self.sent, self.all_turns] = [0; 3];
     }
 
     /// Number of turns at the place.
@@ -156,6 +159,9 @@ impl LoopCounts {
         if let Some(count) = self.lengths.get_mut(length_bucket(length_ns) as usize) {
             *count = count.wrapping_add(1);
         }
+        if self.all_turns == 0 {
+            self.since_ns = start_ns;
+        }
         self.all_turns += 1;
         self.counts.turns += 1;
         add_to(&mut self.counts.total_ns, length_ns);
@@ -171,17 +177,29 @@ impl LoopCounts {
         }
         let in_pauses_ns = beyond(collected.ns, self.collected_ns).min(length_ns);
         let has_pause = in_pauses_ns >= LONG_PAUSE_NS;
-        if length_ns < self.limit_ns && !has_pause {
+        if !has_pause && !self.is_sent(length_ns, now_ns) {
             return None;
-        }
-        self.sent += 1;
-        let enough = sum([TURNS_RECORDED, self.all_turns / TURNS_OF_ONE_RECORDED]);
-        if !has_pause && self.sent > enough {
-            self.limit_ns = sum([length_ns, length_ns / 8]);
         }
         // the turns before took no more than their lengths
         let cpu_ns = used_ns.map(|ns| beyond(ns, before_ns).min(length_ns - in_pauses_ns));
         Some(LongTurn { start_ns, end_ns: now_ns, in_pauses_ns, cpu_ns })
+    }
+
+    /// Whether a long turn is sent: the longest are, some each second.
+    fn is_sent(&mut self, length_ns: u64, now_ns: u64) -> bool {
+        let enough = sum([
+            TURNS_RECORDED,
+            self.all_turns / TURNS_OF_ONE_RECORDED,
+            duration_ns(self.since_ns, now_ns) / NS_OF_ONE_RECORDED,
+        ]);
+        let is_sent = length_ns >= self.limit_ns;
+        self.sent += u64::from(is_sent);
+        match (is_sent, self.sent > enough) {
+            (true, true) => self.limit_ns = sum([self.limit_ns, self.limit_ns / 8]),
+            (false, false) => self.limit_ns = LONG_TURN_NS.max(self.limit_ns - self.limit_ns / 64),
+            _ => {}
+        }
+        is_sent
     }
 
     /// CPU time outside of collections since it was last read; `None`: unknown. `cpu_ns`: the thread's; 0: unknown.

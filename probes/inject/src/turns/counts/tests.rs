@@ -82,14 +82,19 @@ fn long_turns_are_sent_with_their_parts() {
 }
 
 #[test]
-fn not_all_long_turns_are_sent() {
+fn the_longest_turns_of_each_second_are_sent() {
     let mut counts = begun();
     counts.waits(1_000, LONG, NO_TIME, || 0);
-    let mut long = |number: u64, length_ns| turn(&mut counts, number * 10_000_000, length_ns, 0);
-    let sent = (1..1_000).filter(|number| long(*number, 1_000_000 + *number).is_some());
-    assert_eq!(sent.count(), 201);
-    assert_eq!(long(1_000, 1_100_000), None);
-    assert!(long(1_001, 1_200_000).is_some());
+    let mut long = |at_ms: u64, length_ns| turn(&mut counts, at_ms * 1_000_000, length_ns, 0);
+    // 500 a second for 10 seconds, of 1.2 to 1.7 ms.
+    let of = |number: u64| 1_200_000 + number % 50 * 10_000;
+    let sent = (1..5_000).filter(|number| long(*number * 2, of(*number)).is_some()).count();
+    assert!((300..320).contains(&sent), "{sent}");
+    // One that is far longer hides no other one.
+    assert!(long(10_000, 800_000_000).is_some());
+    assert!(long(10_900, 50_000_000).is_some());
+    let again = (0..500).filter(|number| long(11_000 + number * 2, of(*number)).is_some()).count();
+    assert!((5..30).contains(&again), "{again}");
     counts.returns(30_000_000_000, NO_TIME);
     let collected = CollectedTime { ns: 1_000_000, cpu_ns: 0 };
     assert!(counts.waits(30_001_100_000, LONG, collected, || 0).is_some());

@@ -65,6 +65,10 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     }
     list.sort_by_key(|advice| Reverse(advice.likely_ns()));
     put_memory_first(report, &mut list);
+    let service = report.service_loop();
+    if service.is_some_and(|service| !service.is_held_up_by_collections()) {
+        list.sort_by_key(|advice| advice.id != AdviceId::FreeLoop);
+    }
     let saving = list.iter().rposition(|advice| advice.likely_ns() > 0).map_or(0, |last| last + 1);
     list.splice(saving..saving, host);
     list

@@ -253,11 +253,14 @@ fn compared(report: &Report, whole: Option<&TrainingSeries>) -> ComparedRun {
     }
 }
 
-/// Rests on step time; if that is not compared, on the share of GC; for whole runs, on CPU time.
+/// Rests on step time; without steps on the time that requests wait for a loop; without loops on the share of GC, for
+/// whole runs on CPU time.
 fn verdict(figures: &[FigureComparison], per: RateUnit, one_run: bool) -> ComparisonVerdict {
+    let is_known = |figure: &&FigureComparison| figure.before.is_some() && figure.after.is_some();
     let cpu_time = of(figures, FigureId::GcCpuTime).filter(|_| per == RateUnit::Run);
-    let of_run = cpu_time.filter(|time| time.before.is_some() && time.after.is_some());
-    let rests_on = of(figures, FigureId::StepTime).or(of_run);
+    let of_run = cpu_time.filter(is_known);
+    let waits = of(figures, FigureId::ArrivalP99).filter(is_known);
+    let rests_on = of(figures, FigureId::StepTime).or(waits).or(of_run);
     let rests_on = rests_on.or_else(|| of(figures, FigureId::GcShare));
     let outcome = rests_on.and_then(FigureComparison::outcome).unwrap_or(Outcome::Unknown);
     let figure = rests_on.map_or(FigureId::GcShare, |figure| figure.figure);

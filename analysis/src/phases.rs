@@ -7,14 +7,14 @@ mod boundaries;
 
 pub(crate) use self::boundaries::{Phase, RunPhases, training_steps};
 
-use self::boundaries::{At, FEWEST_STEPS};
+use self::boundaries::{At, Begins, FEWEST_STEPS};
 use crate::accumulate::process::ProcessState;
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::timeline::{GpuPart, ProcessTimeline};
 use crate::report::{
-    Basis, JudgedPhase, LinesReport, PhaseReport, PhasesReport, ProcessReport, TrainingMark,
-    Workers,
+    Basis, JudgedPhase, LinesReport, LoopReport, PhaseReport, PhasesReport, ProcessReport,
+    TrainingMark, Workers,
 };
 use crate::settings::ExplicitCalls;
 use crate::spans::PauseSpan;
@@ -54,11 +54,12 @@ impl<'a> JudgedRun<'a> {
     /// The worst process. If any process has training steps: of the processes with at least half as many steps as the
     /// most (ranks wait for the slowest). Otherwise of the ranks, as their launcher waits for them; otherwise of all.
     /// `None` if no process collected or its observed time is unknown, and for free-threaded builds: there a
-    /// collection stops the program for only a part of its time.
+    /// collection stops the program for only a part of its time. `loops`: of the processes.
     pub(crate) fn of(
         analysis: &'a Analysis,
         timelines: &'a [KeptTimeline],
         processes: &'a [ProcessReport],
+        loops: &[LoopReport],
     ) -> Option<Self> {
         let free_threaded = |process: &ProcessReport| {
             process.interpreter.as_ref().is_some_and(|interpreter| interpreter.free_threaded)
@@ -88,8 +89,11 @@ impl<'a> JudgedRun<'a> {
         });
         let runs = among.filter_map(|process| {
             let states = states.get(&(process.trace, process.pid)).cloned().unwrap_or_default();
-            let fork_ns = first_forks.get(&(process.trace, process.pid)).copied();
-            let run = Self::of_process(analysis, timeline_of(process)?, process, states, fork_ns)?;
+            let begins = Begins {
+                forks_ns: first_forks.get(&(process.trace, process.pid)).copied(),
+                serves_ns: serves_ns(analysis, process, loops),
+            };
+            let run = Self::of_process(analysis, timeline_of(process)?, process, states, begins)?;
             Some((run.report_without_lines(), run))
         });
         let mut runs: Vec<(PhasesReport, Self)> = runs.collect();
@@ -116,14 +120,13 @@ impl<'a> JudgedRun<'a> {
         Some(Self { among: count, forked, ..worst })
     }
 
-    /// One process; `states`: the processes that had its id; `first_fork_ns`: of a worker. `None` if its observed
-    /// time is unknown.
+    /// One process; `states`: the processes that had its id; `None` if its observed time is unknown.
     pub(crate) fn of_process(
         analysis: &'a Analysis,
         kept: &'a KeptTimeline,
         process: &'a ProcessReport,
         states: Vec<&'a ProcessState>,
-        first_fork_ns: Option<u64>,
+        begins: Begins,
     ) -> Option<Self> {
         let timeline: &ProcessTimeline = kept;
         let traces = &analysis.traces;
@@ -153,7 +156,7 @@ impl<'a> JudgedRun<'a> {
         Some(Self {
             process,
             timeline,
-            phases: RunPhases::of(timeline, span_ns, attached, first_fork_ns, shown),
+            phases: RunPhases::of(timeline, span_ns, attached, begins, shown),
             among: 1,
             forked: false,
             workers: Workers::default(),
@@ -290,6 +293,14 @@ impl<'a> JudgedRun<'a> {
         report.judged = verdict::judged_phase(&report);
         report
     }
+}
+
+/// When the loop of a service first waited for a request, on the clock of its trace.
+fn serves_ns(analysis: &Analysis, process: &ProcessReport, loops: &[LoopReport]) -> Option<u64> {
+    let is_its = |of: &&LoopReport| (of.trace, of.pid) == (process.trace, process.pid);
+    let of = loops.iter().find(is_its).filter(|of| of.waits_for_many())?;
+    let trace = analysis.traces.get(process.trace)?;
+    Some(time::after(trace.started_ns(), of.since_start_ns))
 }
 
 /// The length of all pauses of a process, the length of pauses with a known CPU time, and that CPU time.

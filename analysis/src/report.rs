@@ -105,7 +105,7 @@ pub struct Report {
     /// What the threads of sampled processes executed (`--sample`), the most samples first, whether they ran the
     /// collector or not.
     pub cpu: Vec<CpuReport>,
-    /// The loops of processes, the one with most time in turns first: event loops, workers that wait for requests.
+    /// The loops of processes, that of a service first: event loops, workers that wait for requests.
     pub loops: Vec<LoopReport>,
     /// Waits of processes for collections of other processes, by both, the most time first.
     pub waits_for_processes: Vec<ProcessWaitReport>,
@@ -161,12 +161,22 @@ pub struct Report {
     pub series: Option<TrainingSeries>,
 }
 
+/// The first of these loops, unless the program has training steps: those are its unit.
+pub(crate) fn service_loop<'a>(
+    loops: &'a [LoopReport],
+    phases: Option<&PhasesReport>,
+) -> Option<&'a LoopReport> {
+    match phases {
+        Some(phases) if phases.steps.is_some() => None,
+        _ => loops.first(),
+    }
+}
+
 impl Report {
-    /// The busiest loop of a program without training steps.
+    /// The loop of a service: the first one of a program without training steps.
     #[must_use]
     pub fn service_loop(&self) -> Option<&LoopReport> {
-        let has_steps = self.phases.as_ref().is_some_and(|phases| phases.steps.is_some());
-        self.loops.first().filter(|_| !has_steps)
+        service_loop(&self.loops, self.phases.as_ref())
     }
 
     /// The process that the verdict is about; for free-threaded builds, the one stopped longest; `None` if none

@@ -67,7 +67,8 @@ impl Analysis {
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let timelines = merged.timelines.as_ref();
         let runs = runs(&self.traces);
-        let judged = JudgedRun::of(self, timelines, &processes).filter(|_| runs < 2);
+        let mut loops = self.loops();
+        let judged = JudgedRun::of(self, timelines, &processes, &loops).filter(|_| runs < 2);
         let with_gpu: Vec<&KeptTimeline> =
             timelines.iter().filter(|timeline| timeline.has_gpu_times()).collect();
         let threads = self.threads.unwrap_or(NonZeroUsize::MIN);
@@ -81,7 +82,10 @@ impl Analysis {
         let cost = without.cost(&replays, gpu.as_ref());
         let phases = judged.as_ref().map(JudgedRun::report);
         let series = judged.as_ref().and_then(|run| TrainingSeries::of(run, timelines));
-        let verdict = verdict::verdict(&totals, phases.as_ref(), &traces, cost.as_ref());
+        let of_verdict = phases.as_ref().map(|phases| (phases.trace, phases.pid));
+        loops.sort_by_key(|of| of.rank(of_verdict));
+        let service = crate::report::service_loop(&loops, phases.as_ref());
+        let verdict = verdict::verdict(&totals, phases.as_ref(), &traces, cost.as_ref(), service);
         let verdict = match runs {
             0 | 1 => verdict,
             _ => Verdict { level: Level::Unknown, ..verdict },
@@ -107,7 +111,7 @@ impl Analysis {
             cuda,
             counters: self.counters(),
             cpu: self.cpu(judged.as_ref()),
-            loops: self.loops(),
+            loops,
             waits_for_processes: self.waits_for_processes(),
             gpu,
             gpu_bounds: gpu::bounds::report::report(timelines, self.bounds_context()),

@@ -2,31 +2,33 @@
 //!
 //! Owns the sums of each such place, and which of them is the loop of its process. `turns/figures.rs` has the report,
 //! `turns/lengths.rs` the distribution, `turns/spent.rs` what a long turn was spent on, `turns/others.rs`
-//! waits for other processes, `turns/advice.rs` what to change, `turns/live.rs` the figures of the live view.
+//! waits for other processes, `turns/held.rs` the verdict on a loop, `turns/advice.rs` what to change, `turns/live.rs` the figures of the live view.
 
 pub(crate) mod advice;
 pub(crate) mod figures;
+pub mod held;
 mod lengths;
 pub(crate) mod live;
 pub(crate) mod others;
 mod spent;
 
-use crate::cpu::spans::ThreadSpan;
+use crate::cpu::spans::{ThreadDid, ThreadSpan};
+use crate::figure::Location;
 use crate::stacks::{MovedNodes, NodeId, StackTree};
 use crate::time::{add_to, beyond, duration_ns, overlap_ns, sum};
 use figures::{LoopReport, TurnFigures, TurnReport};
-use gctrace_event::{LoopPlace, OffCpu, OffCpuReason, Pause, Turn, Turns};
-use gctrace_stats::rate;
+use gctrace_event::{GcReason, LoopPlace, OffCpu, OffCpuReason, Pause, Turn, Turns};
+use gctrace_stats::{rate, ratio};
 use gctrace_units::LONG_PAUSE_NS;
 use lengths::Lengths;
 use others::WaitFor;
-use spent::Spent;
+use spent::{IdleTime, Spent};
 use std::collections::BTreeMap;
 
 /// Places of a process where threads wait; more are not summed up.
 const PLACES: usize = 256;
-/// Long turns kept of a process, 150 bytes each, and long pauses. Later ones are left out of what turns would be
-/// without collections.
+/// Long turns kept of a process, 150 bytes each: the longest; and long pauses. Others are left out of what turns would
+/// be without collections.
 const KEPT: usize = 10_000;
 /// Turns that make a loop.
 const LEAST_TURNS: u64 = 20;
@@ -35,6 +37,8 @@ const SHARE_OF_WAITS: u64 = 10;
 /// A loop takes at least this part of the time from its first turn to the end of its process, in turns and waits.
 /// Otherwise it is a part of something else: a request's connection, a child whose output is read.
 const LEAST_SHARE: f64 = 0.5;
+/// Who waits in `poll` less than once in as many looks has no loop there.
+const LOOKS_A_WAIT: u64 = 20;
 /// Turns listed.
 const LISTED: usize = 10;
 
@@ -70,7 +74,7 @@ struct PlaceSums {
     longest_busy_ns: u64,
     sees_looks: bool,
     node: Option<NodeId>,
-    /// Its first turn, or up to a second before.
+    /// Its first wait, or later: a turn that has not ended is in no count.
     since_ns: Option<u64>,
 }
 
@@ -101,17 +105,24 @@ impl LoopSums {
         sums.longest_busy_ns = sums.longest_busy_ns.max(turns.longest_busy_ns);
         sums.sees_looks |= turns.sees_looks;
         sums.node = node.or(sums.node);
-        sums.since_ns = sums.since_ns.or(Some(turns.at_ns));
+        // Its first counts are of up to a second.
+        let counted_ns = sum([turns.total_ns, turns.waited_ns]);
+        let first_ns = beyond(turns.until_ns, counted_ns).max(turns.at_ns);
+        sums.since_ns = sums.since_ns.or(Some(first_ns));
     }
 
     pub(crate) fn add_turn(&mut self, turn: Turn) {
-        if self.long.len() < KEPT {
-            self.long.push(turn);
+        self.long.push(turn);
+        if self.long.len() >= 2 * KEPT {
+            self.long.sort_by_key(|turn| std::cmp::Reverse(turn.length_ns()));
+            self.long.truncate(KEPT);
         }
     }
 
     pub(crate) fn add_pause(&mut self, pause: &Pause) {
-        if pause.duration_ns() >= LONG_PAUSE_NS && self.pauses.len() < KEPT {
+        // Nobody waits in a turn when the interpreter ends.
+        let is_in_turn = pause.reason != GcReason::Shutdown;
+        if is_in_turn && pause.duration_ns() >= LONG_PAUSE_NS && self.pauses.len() < KEPT {
             let Pause { tid, start_ns, end_ns, .. } = *pause;
             let at = self.pauses.partition_point(|before| before.end_ns <= end_ns);
             self.pauses.insert(at, PausedThread { tid, start_ns, end_ns });
@@ -146,9 +157,17 @@ impl LoopSums {
             .collect();
         loops.sort_by_key(|((tid, _), sums)| (*tid == about.pid, sums.total_ns));
         let ((tid, place), sums) = loops.pop()?;
-        let long: Vec<&Turn> =
-            self.long.iter().filter(|turn| turn.tid == *tid && turn.place == *place).collect();
-        Some(self.loop_report((*tid, place), sums, &long, about))
+        let of_loop = |turn: &&Turn| turn.tid == *tid && turn.place == *place;
+        let line = sums.node.map(|node| about.tree.own_line(node));
+        let idle = idle_times(*tid, line, about);
+        let mut long: Vec<Spent<'_>> = self
+            .long
+            .iter()
+            .filter(of_loop)
+            .map(|turn| self.spent(turn, within(&idle, turn)))
+            .collect();
+        long.sort_by_key(|spent| spent.turn.start_ns);
+        Some(self.loop_report((*tid, place), sums, long, about))
     }
 
     fn threads(&self) -> BTreeMap<u32, Vec<PlacedSums<'_>>> {
@@ -163,29 +182,35 @@ impl LoopSums {
         &self,
         (tid, place): (u32, &LoopPlace),
         sums: &PlaceSums,
-        long: &[&Turn],
+        mut long: Vec<Spent<'_>>,
         about: &LoopContext<'_>,
     ) -> LoopReport {
-        let time_ns = sums.time_ns();
+        let mut turns = sums.lengths.clone();
         let mut without = sums.lengths.clone();
-        let mut spent: Vec<Spent<'_>> = long.iter().map(|turn| self.spent(turn)).collect();
-        let (mut collected, mut longest_ns, mut less_ns) = (0, 0, 0);
-        for turn in &spent {
+        let (mut longest_ns, mut longest_without_ns) = (sums.longest_ns, 0);
+        let (mut idle_ns, mut collected_ns, mut collected) = (0, 0, 0);
+        for turn in &long {
+            let (recorded_ns, length_ns) = (turn.turn.length_ns(), turn.length_ns());
             let collections_ns = turn.collections_ns();
-            let length_ns = turn.turn.length_ns();
-            let shorter_ns = beyond(length_ns, collections_ns);
-            without.shorten(length_ns, shorter_ns);
-            longest_ns = longest_ns.max(shorter_ns);
-            add_to(&mut less_ns, collections_ns);
+            turns.change(recorded_ns, length_ns);
+            without.change(recorded_ns, beyond(length_ns, collections_ns));
+            longest_without_ns = longest_without_ns.max(beyond(length_ns, collections_ns));
+            add_to(&mut idle_ns, beyond(recorded_ns, length_ns));
+            add_to(&mut collected_ns, collections_ns);
             collected += u64::from(collections_ns > 0);
         }
-        spent.sort_by_key(|turn| std::cmp::Reverse(turn.turn.length_ns()));
-        let listed = spent.iter().take(LISTED);
-        let listed: Vec<TurnReport> = listed.map(|turn| turn.report(about)).collect();
-        let without = (collected > 0).then(|| {
-            let longest_ns = without.longest_ns(longest_ns);
-            TurnFigures::of(&without, longest_ns, beyond(time_ns, less_ns))
+        if idle_ns > 0 {
+            let known_ns = long.iter().map(Spent::length_ns).max().unwrap_or(0);
+            longest_ns = turns.longest_ns(known_ns);
+        }
+        let arrivals = self.arrivals(turns.clone(), tid, &long, sums.since_ns.unwrap_or(0));
+        let time_ns = sums.time_ns();
+        let without = (collected > 0 || arrivals.count() > turns.count()).then(|| {
+            let longest_ns = without.longest_ns(longest_without_ns);
+            TurnFigures::of(&without, &without, longest_ns, beyond(time_ns, collected_ns))
         });
+        long.sort_by_key(|turn| std::cmp::Reverse(turn.length_ns()));
+        let listed = long.iter().take(LISTED).map(|turn| turn.report(about)).collect();
         LoopReport {
             trace: about.trace,
             pid: about.pid,
@@ -193,18 +218,31 @@ impl LoopSums {
             main_thread: tid == about.pid,
             call: place.call.clone(),
             line: sums.node.map(|node| about.tree.own_line(node).clone()),
+            since_start_ns: duration_ns(about.started_ns, sums.since_ns.unwrap_or(0)),
             observed_ns: time_ns,
             turns: sums.lengths.count(),
             turns_per_s: rate(sums.lengths.count(), time_ns),
             sees_looks: sums.sees_looks,
-            busy_ratio: gctrace_stats::ratio(sums.total_ns, time_ns),
+            busy_ratio: ratio(beyond(sums.total_ns, idle_ns), time_ns),
             busy_periods: sums.waits,
             longest_busy_ns: sums.longest_busy_ns,
-            figures: TurnFigures::of(&sums.lengths, sums.longest_ns, time_ns),
+            figures: TurnFigures::of(&turns, &arrivals, longest_ns, time_ns),
             without_collections: without,
             collected_turns: collected,
             longest: listed,
         }
+    }
+
+    /// The long turns of a loop: start on the clock of the trace, length, and time in collections, in ns, in order of time.
+    pub(crate) fn long_turns(&self, of: &LoopReport) -> Vec<[u64; 3]> {
+        let is_its = |turn: &&Turn| turn.tid == of.tid && turn.place.call == of.call;
+        let drawn =
+            self.long.iter().filter(is_its).map(|turn| {
+                [turn.start_ns, turn.length_ns(), self.spent(turn, &[]).collections_ns()]
+            });
+        let mut drawn: Vec<[u64; 3]> = drawn.collect();
+        drawn.sort_unstable();
+        drawn
     }
 
     /// Time of a span in long pauses, in ns, at most the span; `except`: of threads other than this one.
@@ -217,16 +255,73 @@ impl LoopSums {
     }
 
     /// What a turn was spent on.
-    fn spent<'a>(&self, turn: &'a Turn) -> Spent<'a> {
+    fn spent<'a>(&self, turn: &'a Turn, idle: &[IdleTime]) -> Spent<'a> {
         let span = (turn.start_ns, turn.end_ns);
-        Spent::of(turn, self.collected_ns(span, Some(turn.tid)))
+        Spent::of(turn, self.collected_ns(span, Some(turn.tid)), idle)
     }
+
+    /// Times in which an arrival waits for their end: turns, with collections of other threads before they begin or
+    /// between them. `long`: long turns of this thread by start.
+    fn arrivals(&self, mut turns: Lengths, tid: u32, long: &[Spent<'_>], since_ns: u64) -> Lengths {
+        let others = self.pauses.iter().filter(|pause| pause.tid != tid);
+        for pause in others.filter(|pause| pause.start_ns >= since_ns) {
+            let next = long.partition_point(|long| long.turn.start_ns <= pause.start_ns);
+            let before = next.checked_sub(1).and_then(|before| long.get(before));
+            let is_in_turn = before.is_some_and(|before| before.turn.end_ns > pause.start_ns);
+            let next = long.get(next).filter(|next| next.turn.start_ns < pause.end_ns);
+            if let Some(next) = next.filter(|_| !is_in_turn) {
+                let length_ns = next.length_ns();
+                let earlier_ns = duration_ns(pause.start_ns, next.turn.start_ns);
+                turns.change(length_ns, sum([length_ns, earlier_ns]));
+            } else if !is_in_turn {
+                turns.add_one(duration_ns(pause.start_ns, pause.end_ns));
+            }
+        }
+        turns
+    }
+}
+
+/// Where a thread waited for the next piece of work: at the line of its loop, which may wait for other descriptors too, or
+/// for the lock of a queue, the standard library's `queue.Queue` or `multiprocessing`'s. In order of time.
+fn idle_times(tid: u32, own: Option<&Location>, about: &LoopContext<'_>) -> Vec<IdleTime> {
+    let mut known: BTreeMap<NodeId, bool> = BTreeMap::new();
+    let mut idle = Vec::new();
+    for span in about.spans.into_iter().flatten().filter(|span| span.tid == tid) {
+        let (ThreadDid::Wait { reason, .. }, Some(node)) = (span.did, span.node) else {
+            continue;
+        };
+        let is_idle = match reason {
+            OffCpuReason::Poll => own == Some(about.tree.own_line(node)),
+            OffCpuReason::Lock => *known
+                .entry(node)
+                .or_insert_with(|| about.tree.frames(node).any(takes_from_a_queue)),
+            _ => false,
+        };
+        if is_idle {
+            idle.push(IdleTime { reason, span: span.span() });
+        }
+    }
+    idle.sort_by_key(|idle| idle.span);
+    idle
+}
+
+fn takes_from_a_queue(frame: &Location) -> bool {
+    let file = frame.file.rsplit('/').next().unwrap_or_default();
+    frame.library && frame.function.ends_with("get") && matches!(file, "queue.py" | "queues.py")
+}
+
+/// The ones within a turn, of times in order.
+fn within<'a>(idle: &'a [IdleTime], turn: &Turn) -> &'a [IdleTime] {
+    let first = idle.partition_point(|idle| idle.span.1 <= turn.start_ns);
+    let last = idle.partition_point(|idle| idle.span.0 < turn.end_ns);
+    gctrace_units::part(idle, first..last)
 }
 
 /// Of the places where a thread waits often, the one that the fewest frames lead to: a loop calls what waits elsewhere.
 fn innermost_loop<'a>(places: &[PlacedSums<'a>], tree: &StackTree) -> Option<PlacedSums<'a>> {
-    let most = places.iter().map(|(_, sums)| sums.lengths.count()).max()?;
-    let often = places.iter().filter(|(_, sums)| sums.lengths.count() >= most / SHARE_OF_WAITS);
+    let places = || places.iter().filter(|(at, sums)| !sums.only_looks(&at.1));
+    let most = places().map(|(_, sums)| sums.lengths.count()).max()?;
+    let often = places().filter(|(_, sums)| sums.lengths.count() >= most / SHARE_OF_WAITS);
     let depth = |sums: &PlaceSums| sums.node.map_or(usize::MAX, |node| tree.frames(node).count());
     let first = often.min_by_key(|(_, sums)| (depth(sums), std::cmp::Reverse(sums.waited_ns)))?;
     Some(*first)
@@ -236,6 +331,11 @@ impl PlaceSums {
     /// Time in turns and waits, in ns.
     fn time_ns(&self) -> u64 {
         sum([self.total_ns, self.waited_ns])
+    }
+
+    /// Whether something else waits: libzmq looks at its own descriptor whenever it sends.
+    fn only_looks(&self, place: &LoopPlace) -> bool {
+        place.call == "poll" && self.waits < self.lengths.count() / LOOKS_A_WAIT
     }
 
     fn is_loop(&self, ended_ns: u64) -> bool {
@@ -250,8 +350,64 @@ impl Spent<'_> {
         let [executed, others] = about.spans;
         TurnReport {
             since_start_ns: duration_ns(about.started_ns, self.turn.start_ns),
-            length_ns: self.turn.length_ns(),
+            length_ns: self.length_ns(),
             parts: self.parts(executed.iter().chain(others), about.tree),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn turn(start_ms: u64, end_ms: u64) -> Turn {
+        Turn { start_ns: start_ms * MS, end_ns: end_ms * MS, tid: 1, ..Turn::default() }
+    }
+
+    /// Collections of another thread: one before a turn, one in it, one while the loop waits, one before the loop.
+    #[test]
+    fn arrivals_wait_for_collections_between_turns() {
+        let turns = [turn(130, 160), turn(300, 340)];
+        let mut sums = LoopSums::default();
+        for (start_ms, end_ms) in [(5, 50), (100, 150), (310, 330), (500, 560)] {
+            let pause =
+                Pause { tid: 2, start_ns: start_ms * MS, end_ns: end_ms * MS, ..Pause::default() };
+            sums.add_pause(&pause);
+        }
+        let long: Vec<Spent<'_>> = turns.iter().map(|turn| sums.spent(turn, &[])).collect();
+        let mut lengths = Lengths::default();
+        for turn in &long {
+            lengths.add_one(turn.length_ns());
+        }
+        let found = sums.arrivals(lengths, 1, &long, 60 * MS);
+        let mut expected = Lengths::default();
+        for length_ms in [60, 40, 60] {
+            expected.add_one(length_ms * MS);
+        }
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn who_only_looks_has_no_loop() {
+        let place = |call: &str| LoopPlace { call: call.to_owned(), argument: 4 };
+        let mut sums = PlaceSums { waits: 3, ..PlaceSums::default() };
+        sums.lengths.add(&[(100, 80)]);
+        assert!(sums.only_looks(&place("poll")));
+        assert!(!sums.only_looks(&place("epoll_wait")));
+        sums.waits = 4;
+        assert!(!sums.only_looks(&place("poll")));
+    }
+
+    #[test]
+    fn the_longest_turns_are_kept() {
+        let mut sums = LoopSums::default();
+        for number in 0..3 * KEPT as u64 {
+            sums.add_turn(turn(number, number + 1 + number % 1_000));
+        }
+        assert!(sums.long.len() < 2 * KEPT);
+        let longest = sums.long.iter().filter(|turn| turn.length_ns() == 1_000 * MS);
+        assert_eq!(longest.count(), 30);
     }
 }

@@ -3,14 +3,18 @@
 //! The limits are choices: repeated runs of a training step differ by one percent, and 100 ms are one step of many
 //! models. Shares of a shorter time, and of one or two short pauses, say nothing of a longer run.
 //!
+//! What requests notice is a shorter pause: a service whose loop is held up by collections has long pauses from 10 ms on.
+//!
 //! A share is CPU time of the collections, of the time without their threads' waits for a CPU. For a program that
 //! makes up for such waits (a timer, a GPU) it is up to duration / (duration - waits) too high. Where the waits are
 //! unknown, all of the time is taken to wait as the pauses did. That is right for work on the CPU, and too high by up
 //! to that factor for a program that waits for something else.
 
 use crate::report::{
-    Basis, GpuCost, JudgedPhase, Level, PhaseReport, PhasesReport, Totals, TraceReport, Verdict,
+    Basis, GpuCost, JudgedPhase, Level, LoopReport, PhaseReport, PhasesReport, Totals, TraceReport,
+    Verdict,
 };
+use crate::turns::held;
 
 /// From this share of the time on the collector is worth a look.
 const NOTICEABLE: f64 = 0.01;
@@ -26,18 +30,22 @@ const SHORTEST_NS: u64 = LONG_PAUSE_NS;
 const NOTICEABLE_START: f64 = 0.02;
 
 /// `phases`: of the process that the verdict is about; without them, all pauses of all processes
-/// count. `cost`: if GPU times are known.
+/// count. `cost`: if GPU times are known. `service`: the loop of a program without steps.
 pub(crate) fn verdict(
     totals: &Totals,
     phases: Option<&PhasesReport>,
     traces: &[TraceReport],
     cost: Option<&GpuCost>,
+    service: Option<&LoopReport>,
 ) -> Verdict {
     let is_unreported = totals.pauses.count == 0 && is_unreported(traces);
     let level = match cost {
         _ if is_unreported => Level::Unknown,
         Some(cost) => level_by_cost(cost),
-        None => level(totals, phases),
+        None => match level(totals, phases) {
+            Level::Negligible if holds_up(totals, phases, service) => Level::RareLongPauses,
+            level => level,
+        },
     };
     Verdict {
         level,
@@ -49,6 +57,15 @@ pub(crate) fn verdict(
             _ => totals.basis,
         },
     }
+}
+
+/// Whether collections of the judged process hold up the loop of a service.
+fn holds_up(totals: &Totals, phases: Option<&PhasesReport>, service: Option<&LoopReport>) -> bool {
+    let longest_ns = match phases {
+        Some(phases) => phases.training.longest_collection_ns(),
+        None => totals.pauses.max_ns,
+    };
+    longest_ns >= Some(held::LONG_NS) && service.is_some_and(LoopReport::is_held_up_by_collections)
 }
 
 fn level(totals: &Totals, phases: Option<&PhasesReport>) -> Level {

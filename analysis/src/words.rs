@@ -17,6 +17,7 @@ pub use crate::cleanup::words as cleanup;
 pub use crate::garbage::words as cycles;
 pub use crate::layers::words as layers;
 use crate::report::{Advice, AdviceEffect, AdviceId, Basis, Report};
+pub use crate::turns::held as turns;
 
 /// The risk of calling `gc.collect()` no more.
 const EXPLICIT_CALLS_RISK: &str = "A call before a phase that needs a lot of memory may be \
@@ -48,6 +49,39 @@ pub fn command(report: &Report) -> String {
         .filter(|command| !command.is_empty())
         .and_then(|command| shlex::try_join(command.iter().map(String::as_str)).ok());
     words.map_or_else(|| "COMMAND".to_owned(), |words| crate::clean::line(&words).into_owned())
+}
+
+/// What `python` runs, of its arguments: the script, `-m MODULE`, or `-c` alone. Skips options, with their values.
+pub fn python_script<'a>(words: &mut impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    while let Some(word) = words.next() {
+        match word {
+            "-m" => return [word].into_iter().chain(words.next()).collect(),
+            "-c" => return vec![word],
+            "-X" | "-W" | "--check-hash-based-pycs" => drop(words.next()),
+            word if word.len() > 1 && word.starts_with('-') => {}
+            word => return vec![word],
+        }
+    }
+    Vec::new()
+}
+
+/// What a process runs, in a word: its script or module without the folder, or its program. `None` if its command is
+/// unknown.
+pub fn program_name(command: &[String]) -> Option<&str> {
+    let mut words = command.iter().map(String::as_str);
+    let program = file_name(words.next()?);
+    if !program.starts_with("python") {
+        return Some(program);
+    }
+    match python_script(&mut words).as_slice() {
+        [] => Some(program),
+        [.., "-c"] => Some("python -c"),
+        [.., script] => Some(file_name(script)),
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// The text of an advice; `code` and `risk` are empty where there are none. The action is a clause, with the code or

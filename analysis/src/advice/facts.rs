@@ -2,7 +2,7 @@
 
 use crate::report::{
     AdviceId, ByCause, CalledSamples, CleanupCall, CleanupSite, CleanupVerdict, CpuReport,
-    JudgedPhase, PhaseReport, PhasesReport, ProcessReport, Report, SettingsReport,
+    JudgedPhase, PhaseReport, PhasesReport, ProcessReport, Report, SettingsReport, TrainingMark,
 };
 use crate::time::{beyond, sum, times};
 use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
@@ -171,6 +171,13 @@ impl<'a> Facts<'a> {
             && self.process.exit_code.is_some()
             && !self.grows()
             && self.steps().is_none()
+            && !self.serves()
+    }
+
+    /// Whether it is a service: one that ends here runs for days elsewhere.
+    pub(super) fn serves(&self) -> bool {
+        let phases = self.report.phases.as_ref();
+        phases.is_some_and(|phases| phases.training_by == TrainingMark::Loop)
     }
 
     /// The time of functions in `gc.callbacks`, in ns; 0 if there are none or it is unknown.

@@ -49,9 +49,9 @@ pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {
     if matters(explicit_ns) {
         list.extend(of_explicit(facts, explicit_ns));
     }
-    // An end is short or long whatever is judged.
+    // An end is short or long whatever is judged. No request waits for the end of a service.
     let exit_ns = facts.exit_ns();
-    if is_worth(exit_ns, facts.run_ns()) {
+    if is_worth(exit_ns, facts.run_ns()) && !facts.serves() {
         list.push(candidate(AdviceId::FreezeAtExit, exit_ns, Some(FROZEN_AT_EXIT), None));
     }
     list

@@ -113,7 +113,15 @@ impl Analysis {
         waits
     }
 
-    /// The loops of processes, the one with most time in turns first.
+    /// The long turns of a loop: start on the clock of its trace, length, and time in collections, in ns, in order of time.
+    pub fn long_turns(&self, of: &LoopReport) -> Vec<[u64; 3]> {
+        let is_its =
+            |process: &&ProcessState| (process.trace, process.sums.pid) == (of.trace, of.pid);
+        let process = self.processes.iter().find(is_its);
+        process.map_or_else(Vec::new, |process| process.loops.long_turns(of))
+    }
+
+    /// The loops of processes, in no order.
     pub(crate) fn loops(&self) -> Vec<LoopReport> {
         let of = |(index, process): (usize, &ProcessState)| {
             let trace = self.traces.get(process.trace)?;
@@ -129,8 +137,6 @@ impl Analysis {
                 spans: spans.map_or([&[], &[]], |spans| [spans.of(index), spans.others(index)]),
             })
         };
-        let mut loops: Vec<LoopReport> = self.processes.iter().enumerate().filter_map(of).collect();
-        loops.sort_by_key(LoopReport::rank);
-        loops
+        self.processes.iter().enumerate().filter_map(of).collect()
     }
 }

@@ -206,6 +206,10 @@ impl FigureComparison {
         let ends = ratio
             .map_or((found.low / before, found.high / before), |ratio| (ratio.low, ratio.high));
         finite(&mut self.change_ratio, ends);
+        // What is never negative falls by no more than all of it.
+        if let Some(Interval { value: -1.0.., low: Some(low), .. }) = &mut self.change_ratio {
+            *low = low.max(-1.0);
+        }
     }
 }
 

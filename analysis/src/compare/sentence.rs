@@ -20,6 +20,8 @@ pub(super) fn sentence(
         (Outcome::Unknown, _) if one_run => "One run on a side",
         (Outcome::Better, FigureId::StepTime) => "Faster",
         (Outcome::Worse, FigureId::StepTime) => "Slower",
+        (Outcome::Better, FigureId::ArrivalP99) => "Requests wait less for the loop",
+        (Outcome::Worse, FigureId::ArrivalP99) => "Requests wait longer for the loop",
         (Outcome::Better, _) => "Less garbage collection",
         (Outcome::Worse, _) => "More garbage collection",
         (Outcome::NoDifference, _) => {
@@ -33,6 +35,7 @@ pub(super) fn sentence(
     };
     let is_run = per == RateUnit::Run;
     let parts = [
+        change("p99", FigureId::ArrivalP99, figures).filter(|_| figure == FigureId::ArrivalP99),
         change("CPU time of GC in the run", FigureId::GcCpuTime, figures).filter(|_| is_run),
         of(figures, FigureId::GcShare).and_then(|figure| gc_share(figure, per)),
         change("step time", FigureId::StepTime, figures),

@@ -32,6 +32,15 @@ impl Phase {
     pub(super) const ALL: [Self; 3] = [Self::StartUp, Self::Training, Self::Exit];
 }
 
+/// Where a process may end its start-up, besides its imports; in ns on the clock of its timeline.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Begins {
+    /// It first forked a worker.
+    pub(crate) forks_ns: Option<u64>,
+    /// Its loop waited for the first request.
+    pub(crate) serves_ns: Option<u64>,
+}
+
 /// The phases of one process; timestamps in ns on the clock of its timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunPhases {
@@ -46,13 +55,12 @@ pub(crate) struct RunPhases {
 
 impl RunPhases {
     /// The phases of a process. `span_ns`: start and end of its recorded part; `attached`: whether it
-    /// already ran before, and had started up; `fork_ns`: when it first forked a worker; `stack`: what the
-    /// stack of a pause shows, `None` without one.
+    /// already ran before, and had started up; `stack`: what the stack of a pause shows, `None` without one.
     pub(crate) fn of<'a>(
         timeline: &ProcessTimeline,
         span_ns: (u64, u64),
         attached: bool,
-        fork_ns: Option<u64>,
+        begins: Begins,
         stack: impl Fn(&PauseSpan) -> Option<At<'a>>,
     ) -> Self {
         let (start_ns, end_ns) = span_ns;
@@ -66,15 +74,18 @@ impl RunPhases {
             _ => {
                 let exit_ns = exit_ns(timeline).clamp(start_ns, end_ns);
                 let pauses = || timeline.all_pauses();
-                let goes_on = |fork_ns: &u64| {
-                    duration_ns(*fork_ns, exit_ns) > (fork_ns - start_ns) / OUTLIVES
+                let goes_on = |begin_ns: &u64| {
+                    (start_ns..exit_ns).contains(begin_ns)
+                        && duration_ns(*begin_ns, exit_ns) > (begin_ns - start_ns) / OUTLIVES
                 };
-                let fork_ns = fork_ns.filter(|fork_ns| (start_ns..exit_ns).contains(fork_ns));
                 let borders = Borders::of(pauses(), &stack);
-                let fork_ns = fork_ns.filter(goes_on).filter(|ns| borders.is_one(*ns));
+                let forks_ns = begins.forks_ns.filter(goes_on).filter(|ns| borders.is_one(*ns));
                 let imported_ns = imported_ns(pauses(), (start_ns, exit_ns), &borders, &stack);
-                let marks =
-                    [(fork_ns, TrainingMark::AfterFork), (imported_ns, TrainingMark::AfterImports)];
+                let marks = [
+                    (forks_ns, TrainingMark::AfterFork),
+                    (imported_ns, TrainingMark::AfterImports),
+                    (begins.serves_ns.filter(goes_on), TrainingMark::Loop),
+                ];
                 let marks = marks.into_iter().filter_map(|(ns, mark)| Some((ns?, mark)));
                 let last = marks.filter(|_| !attached).max_by_key(|(ns, _)| *ns);
                 let (training_ns, mark) = last.unwrap_or((start_ns, TrainingMark::WholeRun));
@@ -336,7 +347,7 @@ mod tests {
             steps: steps(&[900, 500, 100, 100, 110, 90, 100, 400, 100], 1_000),
             ..ProcessTimeline::default()
         };
-        let phases = RunPhases::of(&timeline, (0, 10_000), false, None, |_| None);
+        let phases = RunPhases::of(&timeline, (0, 10_000), false, Begins::default(), |_| None);
         assert_eq!(phases.training_ns, (2_400, 3_400));
         assert_eq!(phases.steps, Some(7));
         assert_eq!(phases.mark, TrainingMark::BackwardPasses);
@@ -353,7 +364,7 @@ mod tests {
             ],
             ..ProcessTimeline::default()
         };
-        let phases = RunPhases::of(&timeline, (0, 1_000), true, None, |_| None);
+        let phases = RunPhases::of(&timeline, (0, 1_000), true, Begins::default(), |_| None);
         assert_eq!(phases.training_ns, (0, 800));
         assert_eq!((phases.mark, phases.steps), (TrainingMark::WholeRun, None));
         let work = timeline.all_pauses().map(|pause| (pause, pause.reason, pause.work_ns()));
@@ -377,13 +388,32 @@ mod tests {
         }
     }
 
+    fn forks(forks_ns: Option<u64>) -> Begins {
+        Begins { forks_ns, serves_ns: None }
+    }
+
+    #[test]
+    fn a_service_starts_up_until_its_loop_runs() {
+        let pauses = (0..50).map(|index| at(index * 20)).collect();
+        let timeline = ProcessTimeline { pauses, ..ProcessTimeline::default() };
+        let mark = |serves_ns| {
+            let begins = Begins { forks_ns: Some(100), serves_ns: Some(serves_ns) };
+            let phases = RunPhases::of(&timeline, (0, 1_000), false, begins, |_| None);
+            (phases.mark, phases.training_ns.0)
+        };
+        assert_eq!(mark(300), (TrainingMark::Loop, 300));
+        // It forks a worker later, or its loop is its end.
+        assert_eq!(mark(50), (TrainingMark::AfterFork, 100));
+        assert_eq!(mark(980), (TrainingMark::AfterFork, 100));
+    }
+
     /// Pauses of 10 ns each 20 ns of a run of 1,000 ns, in imports until some time, then each at a line of
     /// its own.
     fn phases_of(attached: bool, fork_ns: Option<u64>, imports_until_ns: u64) -> RunPhases {
         let pauses = (0..50).map(|index| at(index * 20)).collect();
         let timeline = ProcessTimeline { pauses, ..ProcessTimeline::default() };
         let lines: Vec<Location> = (0..50).map(line).collect();
-        RunPhases::of(&timeline, (0, 1_000), attached, fork_ns, |pause| {
+        RunPhases::of(&timeline, (0, 1_000), attached, forks(fork_ns), |pause| {
             Some(match pause.start_ns {
                 at_ns if at_ns < imports_until_ns => At::Import,
                 at_ns => At::Elsewhere(&lines[(at_ns / 20) as usize]),
@@ -403,7 +433,7 @@ mod tests {
         };
         let pauses = (0..50).map(|index| at(index * 20)).collect();
         let timeline = ProcessTimeline { pauses, ..ProcessTimeline::default() };
-        let phases = RunPhases::of(&timeline, (0, 1_000), false, None, late);
+        let phases = RunPhases::of(&timeline, (0, 1_000), false, Begins::default(), late);
         assert_eq!(phases.training_ns, (190, 1_000));
         assert_eq!(phases_of(true, None, 200).training_ns, (0, 1_000));
     }
@@ -415,7 +445,7 @@ mod tests {
         let grown = PauseSpan { objects: SmallNumber::new(200_000), generation: 2, ..at(400) };
         pauses.extend([grown, PauseSpan { start_ns: 800, end_ns: 810, ..grown }]);
         let timeline = ProcessTimeline { pauses, ..ProcessTimeline::default() };
-        let phases = RunPhases::of(&timeline, (0, 1_000), false, None, |_| None);
+        let phases = RunPhases::of(&timeline, (0, 1_000), false, Begins::default(), |_| None);
         assert_eq!((phases.mark, phases.training_ns), (TrainingMark::WholeRun, (0, 1_000)));
     }
 
@@ -438,7 +468,7 @@ mod tests {
         let mark = |library| {
             let same = Location { library, ..line(7) };
             let work = |_: &PauseSpan| Some(At::Elsewhere(&same));
-            RunPhases::of(&timeline, (0, 1_000), false, Some(400), work).mark
+            RunPhases::of(&timeline, (0, 1_000), false, forks(Some(400)), work).mark
         };
         assert_eq!(mark(false), TrainingMark::WholeRun);
         assert_eq!(mark(true), TrainingMark::AfterFork, "a library's line serves many callers");
@@ -454,7 +484,7 @@ mod tests {
             let imports = pause.start_ns < 300 || (500..800).contains(&pause.start_ns);
             Some(if imports { At::Import } else { At::Elsewhere(&same) })
         };
-        let phases = RunPhases::of(&timeline, (0, 1_000), false, None, work);
+        let phases = RunPhases::of(&timeline, (0, 1_000), false, Begins::default(), work);
         assert_eq!((phases.mark, phases.training_ns), (TrainingMark::AfterImports, (290, 1_000)));
     }
 
@@ -475,7 +505,7 @@ mod tests {
             pauses.sort_by_key(|pause| pause.start_ns);
             let timeline =
                 ProcessTimeline { steps: steps(&lengths, 5_000), pauses, ..ProcessTimeline::default() };
-            let phases = RunPhases::of(&timeline, span_ns, attached, fork_ns, |_| None);
+            let phases = RunPhases::of(&timeline, span_ns, attached, forks(fork_ns), |_| None);
             let (start_ns, end_ns) = phases.span_ns;
             prop_assert!(start_ns <= phases.training_ns.0);
             prop_assert!(phases.training_ns.0 <= phases.training_ns.1);

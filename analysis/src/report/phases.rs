@@ -34,7 +34,7 @@ pub struct PhasesReport {
     /// Number of training steps, without the warm-up's; `null` if no steps are known.
     pub steps: Option<u64>,
     /// Imports, setup, and the first steps while they last more than three times the median; without known steps the
-    /// imports, or the time before the first fork of a worker.
+    /// imports, or the time before the first fork of a worker, or until the loop of a service runs.
     pub start_up: PhaseReport,
     /// Training steps; without known steps the time after the start-up, up to the shutdown of the interpreter.
     pub training: PhaseReport,
@@ -102,6 +102,8 @@ pub enum TrainingMark {
     AfterImports,
     /// No step is known, and the process forked workers: what follows the first fork.
     AfterFork,
+    /// The loop of a service: what follows its first wait for a request.
+    Loop,
 }
 
 /// The phase that a verdict is about: the worse one.

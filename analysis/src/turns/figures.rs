@@ -5,6 +5,7 @@ use crate::figure::Location;
 use gctrace_event::OffCpuReason;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::fmt;
 
 /// The loop of a process: a thread that waits for input again and again at the same place. What it does from the return
@@ -23,6 +24,8 @@ pub struct LoopReport {
     pub call: String,
     /// The line that calls it; `null` if no stack was taken.
     pub line: Option<Location>,
+    /// Its first wait, in ns after the start of the trace.
+    pub since_start_ns: u64,
     /// Time in turns and waits, in ns.
     pub observed_ns: u64,
     /// Number of turns.
@@ -130,31 +133,35 @@ pub enum TurnCause {
 }
 
 impl LoopReport {
-    /// The one with most time in turns first.
-    pub(crate) fn rank(&self) -> (std::cmp::Reverse<u64>, usize, u32) {
+    /// The loop of a service comes first: one that waits for several inputs at once, then the one of the process that the
+    /// verdict is about (`judged`: its trace and id), then the one with most time in turns. Who asks and waits for the answer has turns too.
+    pub(crate) fn rank(&self, judged: Option<(usize, u32)>) -> impl Ord + use<> {
+        let is_judged = judged == Some((self.trace, self.pid));
         let busy_ns = self.busy_ratio.map_or(0.0, |ratio| ratio * self.observed_ns as f64);
-        (std::cmp::Reverse(busy_ns as u64), self.trace, self.pid)
+        (!self.waits_for_many(), !is_judged, Reverse(busy_ns as u64), self.trace, self.pid)
+    }
+
+    /// Whether it waits for several inputs, or for connections.
+    #[must_use]
+    pub fn waits_for_many(&self) -> bool {
+        ["poll", "select", "accept"].iter().any(|call| self.call.contains(call))
     }
 }
 
 impl TurnFigures {
     /// `time_ns`: in turns and waits.
-    pub(super) fn of(lengths: &Lengths, longest_ns: u64, time_ns: u64) -> Self {
+    /// `arrivals`: times in which an arrival waits for their end; collections of other threads while the loop waits are
+    /// among them.
+    pub(super) fn of(lengths: &Lengths, arrivals: &Lengths, longest_ns: u64, time_ns: u64) -> Self {
         Self {
             p50_ns: lengths.quantile_ns(0.5).map(|ns| ns.min(longest_ns)),
             p99_ns: lengths.quantile_ns(0.99).map(|ns| ns.min(longest_ns)),
             p999_ns: lengths.quantile_ns(0.999).map(|ns| ns.min(longest_ns)),
             longest_ns,
-            lag_p99_ns: lengths.lag_ns(0.99, time_ns),
-            late_10_ms_ratio: lengths.late_share(10_000_000, time_ns),
-            late_100_ms_ratio: lengths.late_share(100_000_000, time_ns),
+            lag_p99_ns: arrivals.lag_ns(0.99, time_ns),
+            late_10_ms_ratio: arrivals.late_share(10_000_000, time_ns),
+            late_100_ms_ratio: arrivals.late_share(100_000_000, time_ns),
         }
-    }
-}
-
-impl TurnPart {
-    pub(super) fn new(cause: TurnCause, time_ns: u64, line: Option<Location>) -> Self {
-        Self { cause, time_ns, line }
     }
 }
 

@@ -5,7 +5,7 @@ use gctrace_units::{bucket_ns, length_bucket};
 use std::collections::BTreeMap;
 
 /// Counts of turns by bucket ([`bucket_ns`]).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lengths(BTreeMap<u32, u64>);
 
 impl Lengths {
@@ -19,8 +19,12 @@ impl Lengths {
         sum(self.0.values())
     }
 
+    pub(super) fn add_one(&mut self, length_ns: u64) {
+        add_to(self.0.entry(length_bucket(length_ns)).or_default(), 1);
+    }
+
     /// One of its turns takes another time.
-    pub(super) fn shorten(&mut self, from_ns: u64, to_ns: u64) {
+    pub(super) fn change(&mut self, from_ns: u64, to_ns: u64) {
         let bucket = length_bucket(from_ns);
         let Some(count) = self.0.get_mut(&bucket) else {
             return;
@@ -29,7 +33,7 @@ impl Lengths {
         if *count == 0 {
             self.0.remove(&bucket);
         }
-        *self.0.entry(length_bucket(to_ns)).or_default() += 1;
+        self.add_one(to_ns);
     }
 
     /// The longest, where the lengths of some are known exactly.
@@ -119,7 +123,7 @@ mod tests {
     #[test]
     fn a_turn_without_its_collections_is_shorter() {
         let mut lengths = of(&[1_000_000, 90_000_000]);
-        lengths.shorten(90_000_000, 5_000_000);
+        lengths.change(90_000_000, 5_000_000);
         assert_eq!(lengths.count(), 2);
         assert_eq!(lengths.longest_ns(5_000_000), 5_000_000);
         assert!(is_near(Some(lengths.longest_ns(0)), 5_000_000));

@@ -46,7 +46,7 @@ impl LoopSums {
         let long = self.long.iter().rev();
         let last = long.into_iter().find(|turn| turn.tid == *tid && turn.place == *place);
         let last_long = last.and_then(|turn| {
-            let parts = self.spent(turn).parts(std::iter::empty(), &tree);
+            let parts = self.spent(turn, &[]).parts(std::iter::empty(), &tree);
             let TurnPart { cause, time_ns, .. } = parts.into_iter().next()?;
             Some(LastLongTurn { length_ns: turn.length_ns(), cause, cause_ns: time_ns })
         });

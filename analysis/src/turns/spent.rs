@@ -4,34 +4,77 @@ use super::figures::{TurnCause, TurnPart};
 use crate::cpu::spans::{ThreadDid, ThreadSpan};
 use crate::figure::Location;
 use crate::stacks::{NodeId, StackTree};
-use crate::time::{add_to, beyond, sum};
+use crate::time::{add_to, beyond, overlap_ns, sum};
 use gctrace_event::{OffCpuReason, Turn};
 use std::collections::BTreeMap;
 
 /// Parts listed of a turn.
 const LISTED: usize = 8;
 
-/// A turn, and the part of its waits for the GIL that another thread's collections took.
+/// Waits that a collection of another thread causes: it has the GIL, for which the thread waits as soon as it is woken.
+/// Who waits for a thread that needs the GIL has another lock. In this order.
+const BEHIND: [TurnCause; 4] = [TurnCause::Gil, TurnCause::Lock, TurnCause::Cpu, TurnCause::OffCpu];
+
+/// A time in which a thread waited for the next piece of work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IdleTime {
+    pub(super) reason: OffCpuReason,
+    /// Start and end.
+    pub(super) span: (u64, u64),
+}
+
+/// A turn, with the causes of its time.
 pub(super) struct Spent<'a> {
     pub(super) turn: &'a Turn,
-    in_others_pauses_ns: u64,
+    by_cause: BTreeMap<TurnCause, u64>,
 }
 
 /// Times by place in the code.
 type ByPlace = BTreeMap<Option<NodeId>, u64>;
 
 impl<'a> Spent<'a> {
-    /// `others_collected_ns`: time of the turn in which other threads of its process collected. They had the GIL: as far as
-    /// the turn waited for it, it waited for them.
-    pub(super) fn of(turn: &'a Turn, others_collected_ns: u64) -> Self {
-        let gil = turn.waits.iter().find(|(reason, _)| *reason == OffCpuReason::Gil);
-        let gil_ns = gil.map_or(0, |(_, ns)| *ns);
-        Self { turn, in_others_pauses_ns: others_collected_ns.min(gil_ns) }
+    /// `others_collected_ns`: time of the turn in which other threads of its process collected. `idle`: waits for the
+    /// next piece of work; they are no part of it.
+    pub(super) fn of(turn: &'a Turn, others_collected_ns: u64, idle: &[IdleTime]) -> Self {
+        let mut by_cause: BTreeMap<TurnCause, u64> = BTreeMap::new();
+        // A damaged trace may have more.
+        let mut rest_ns = beyond(turn.length_ns(), turn.in_pauses_ns);
+        for (reason, ns) in &turn.waits {
+            let ns = rest_ns.min(*ns);
+            rest_ns -= ns;
+            add_to(by_cause.entry(TurnCause::of(*reason)).or_default(), ns);
+        }
+        let cpu_ns = turn.cpu_ns.map_or(rest_ns, |cpu_ns| cpu_ns.min(rest_ns));
+        by_cause.insert(TurnCause::OffCpu, rest_ns - cpu_ns);
+        for IdleTime { reason, span } in idle {
+            if let Some(ns) = by_cause.get_mut(&TurnCause::of(*reason)) {
+                *ns = beyond(*ns, overlap_ns(*span, (turn.start_ns, turn.end_ns)));
+            }
+        }
+        let mut behind_ns = 0;
+        for cause in BEHIND {
+            if let Some(ns) = by_cause.get_mut(&cause) {
+                let part_ns = (*ns).min(others_collected_ns - behind_ns);
+                *ns -= part_ns;
+                behind_ns += part_ns;
+            }
+        }
+        by_cause.insert(TurnCause::Collection, turn.in_pauses_ns);
+        by_cause.insert(TurnCause::CollectionElsewhere, behind_ns);
+        by_cause.insert(TurnCause::OwnCode, cpu_ns);
+        by_cause.retain(|_, ns| *ns > 0);
+        Self { turn, by_cause }
+    }
+
+    /// Its length without idle time, in ns.
+    pub(super) fn length_ns(&self) -> u64 {
+        sum(self.by_cause.values().copied())
     }
 
     /// Time that collections took of it, in ns.
     pub(super) fn collections_ns(&self) -> u64 {
-        sum([self.turn.in_pauses_ns, self.in_others_pauses_ns])
+        let collections = self.by_cause.iter().filter(|(cause, _)| cause.is_collection());
+        sum(collections.map(|(_, ns)| *ns))
     }
 
     /// Its parts, the largest first; they add up to its length. `spans`: what the threads of its process did.
@@ -44,26 +87,16 @@ impl<'a> Spent<'a> {
         for span in spans {
             places.add(self.turn, span);
         }
-        let mut parts = vec![
-            TurnPart::new(TurnCause::Collection, self.turn.in_pauses_ns, None),
-            TurnPart::new(TurnCause::CollectionElsewhere, self.in_others_pauses_ns, None),
-        ];
-        let mut waited_ns = 0;
-        for (reason, ns) in &self.turn.waits {
-            add_to(&mut waited_ns, *ns);
-            let place = match reason {
-                OffCpuReason::Gil => line(&places.others, tree),
-                _ => places.waits.get(reason).and_then(|places| line(places, tree)),
-            };
-            let elsewhere_ns =
-                if *reason == OffCpuReason::Gil { self.in_others_pauses_ns } else { 0 };
-            parts.push(TurnPart::new(TurnCause::of(*reason), beyond(*ns, elsewhere_ns), place));
-        }
-        let rest_ns = beyond(self.turn.length_ns(), sum([self.turn.in_pauses_ns, waited_ns]));
-        let cpu_ns = self.turn.cpu_ns.map_or(rest_ns, |cpu_ns| cpu_ns.min(rest_ns));
-        parts.push(TurnPart::new(TurnCause::OwnCode, cpu_ns, line(&places.executed, tree)));
-        parts.push(TurnPart::new(TurnCause::OffCpu, rest_ns - cpu_ns, None));
-        parts.retain(|part| part.time_ns > 0);
+        let part = |(cause, ns): (&TurnCause, &u64)| TurnPart {
+            cause: *cause,
+            time_ns: *ns,
+            line: match cause {
+                TurnCause::Gil => line(&places.others, tree),
+                TurnCause::OwnCode => line(&places.executed, tree),
+                _ => places.waits.get(cause).and_then(|places| line(places, tree)),
+            },
+        };
+        let parts: Vec<TurnPart> = self.by_cause.iter().map(part).collect();
         crate::bounded::ranked(parts, LISTED, |part| part.time_ns)
     }
 }
@@ -75,7 +108,7 @@ struct Places {
     executed: ByPlace,
     others: ByPlace,
     /// Times off the CPU of a millisecond or longer.
-    waits: BTreeMap<OffCpuReason, ByPlace>,
+    waits: BTreeMap<TurnCause, ByPlace>,
 }
 
 impl Places {
@@ -92,7 +125,7 @@ impl Places {
                 (places, (part * samples as f64 * 1000.0) as u64)
             }
             ThreadDid::Wait { reason, .. } if is_own => {
-                (self.waits.entry(reason).or_default(), end_ns - start_ns)
+                (self.waits.entry(TurnCause::of(reason)).or_default(), end_ns - start_ns)
             }
             ThreadDid::Wait { .. } => return,
         };
@@ -117,7 +150,7 @@ mod tests {
     use super::*;
 
     fn parts(turn: &Turn) -> Vec<(TurnCause, u64)> {
-        let parts = Spent::of(turn, 0).parts(std::iter::empty(), &StackTree::default());
+        let parts = Spent::of(turn, 0, &[]).parts(std::iter::empty(), &StackTree::default());
         parts.into_iter().map(|part| (part.cause, part.time_ns)).collect()
     }
 
@@ -135,5 +168,30 @@ mod tests {
         let expected =
             [(TurnCause::Sleep, 70), (TurnCause::Collection, 20), (TurnCause::OwnCode, 10)];
         assert_eq!(parts(&waited), expected);
+    }
+    #[test]
+    fn waits_during_a_collection_of_another_thread_are_behind_it() {
+        let waits = vec![
+            (OffCpuReason::Sleep, 10),
+            (OffCpuReason::Gil, 40),
+            (OffCpuReason::Cpu, 20),
+            (OffCpuReason::Lock, 15),
+        ];
+        let turn = Turn { start_ns: 100, end_ns: 200, waits, ..Turn::default() };
+        let idle = IdleTime { reason: OffCpuReason::Lock, span: (195, 300) };
+        let spent = Spent::of(&turn, 50, &[idle]);
+        assert_eq!((spent.length_ns(), spent.collections_ns()), (95, 50));
+        let parts = spent.parts(std::iter::empty(), &StackTree::default());
+        let parts: Vec<_> = parts.into_iter().map(|part| (part.cause, part.time_ns)).collect();
+        let expected = [
+            (TurnCause::CollectionElsewhere, 50),
+            (TurnCause::Cpu, 20),
+            (TurnCause::OwnCode, 15),
+            (TurnCause::Sleep, 10),
+        ];
+        assert_eq!(parts, expected);
+        // In-process only the CPU time is known.
+        let turn = Turn { start_ns: 100, end_ns: 200, cpu_ns: Some(10), ..Turn::default() };
+        assert_eq!(Spent::of(&turn, 80, &[]).collections_ns(), 80);
     }
 }

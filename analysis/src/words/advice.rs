@@ -339,6 +339,7 @@ fn freeze_at_exit(report: &Report) -> AdviceText {
 fn off_while_loading(report: &Report) -> AdviceText {
     let until = match report.phases.as_ref().map(|phases| phases.training_by) {
         Some(TrainingMark::AfterFork) => "the first fork",
+        Some(TrainingMark::Loop) => "the loop",
         Some(TrainingMark::AfterImports) | None => "the work begins",
         Some(_) => "the first step",
     };

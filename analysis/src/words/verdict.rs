@@ -61,7 +61,15 @@ pub(crate) fn sentence(report: &Report) -> String {
     if super::memory::piles_up(report) {
         sentence = sentence.replacen(NO_PROBLEM, PILES_UP, 1);
     }
-    sentence + &super::called::sentence(report) + &lost(report) + &cut_off(&report.traces)
+    let held_up = match super::turns::sentence(report) {
+        Some(held_up) if report.runs < 2 => held_up + " ",
+        _ => String::new(),
+    };
+    held_up
+        + &sentence
+        + &super::called::sentence(report)
+        + &lost(report)
+        + &cut_off(&report.traces)
 }
 
 fn separate_runs(report: &Report) -> String {
@@ -203,6 +211,7 @@ fn at_start_up(level: Level, phases: &PhasesReport, named: bool) -> String {
     let until = match (phases.training_by, phases.steps) {
         (_, Some(_)) => "before the first training step",
         (TrainingMark::AfterFork, _) => "until it forks its first worker",
+        (TrainingMark::Loop, _) => "until its loop ran",
         _ => "until its imports end",
     };
     let after = match training.pauses.count {
@@ -243,6 +252,7 @@ fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
     let of = match (phases.training_by, phases.steps) {
         (TrainingMark::AfterImports, _) => "the run after its imports".to_owned(),
         (TrainingMark::AfterFork, _) => "the run after its first fork".to_owned(),
+        (TrainingMark::Loop, _) => "the time in the loop".to_owned(),
         (_, None) => "the run".to_owned(),
         (_, Some(steps)) => counted(steps, "training step"),
     };

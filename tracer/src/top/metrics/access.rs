@@ -1,6 +1,7 @@
 //! Access to the page, and redaction of command lines.
 
 use crate::top::view::text::file_name;
+use gctrace_analysis::words::python_script;
 use std::net::IpAddr;
 
 /// Whether a `Host` is acceptable for a server on a loopback address: only addresses and
@@ -20,26 +21,12 @@ pub(super) fn without_arguments(line: &str) -> String {
     let name = file_name(program);
     let mut kept = vec![program];
     if name.starts_with("python") || name.starts_with("pypy") {
-        kept.extend(script(&mut words));
+        kept.extend(python_script(&mut words));
     }
     if words.next().is_some() {
         kept.push("...");
     }
     kept.join(" ")
-}
-
-/// The script, `-m MODULE`, or `-c` alone. Skips options, with their values.
-fn script<'a>(words: &mut impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    while let Some(word) = words.next() {
-        match word {
-            "-m" => return [word].into_iter().chain(words.next()).collect(),
-            "-c" => return vec![word],
-            "-X" | "-W" | "--check-hash-based-pycs" => drop(words.next()),
-            word if word.len() > 1 && word.starts_with('-') => {}
-            word => return vec![word],
-        }
-    }
-    Vec::new()
 }
 
 #[cfg(test)]

@@ -262,7 +262,7 @@ fn remark(note: ComparisonNote) -> Option<&'static str> {
              start-up, and step time is not tested."
         }
         ComparisonNote::DifferentPhases => {
-            "Training is not known by the same marks in all runs: whole runs are compared."
+            "What each run does is not known by the same marks: whole runs are compared."
         }
         ComparisonNote::TooShort => "A run is too short for a test.",
         ComparisonNote::NoTraining => {

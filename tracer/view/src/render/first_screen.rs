@@ -141,6 +141,7 @@ pub(super) fn phases(phases: &PhasesReport) -> Vec<Block> {
         TrainingMark::WholeRun => ("start-up", "run"),
         TrainingMark::AfterImports => ("imports", "after them"),
         TrainingMark::AfterFork => ("start-up", "after it"),
+        TrainingMark::Loop => ("start-up", "loop"),
         _ => ("start-up", "training"),
     };
     let at_exit = if phases.steps.is_some() { "slows no step" } else { "" };
@@ -178,9 +179,10 @@ fn marks(mark: TrainingMark) -> &'static str {
         TrainingMark::BackwardPasses => "backward passes",
         TrainingMark::Batches => "batches of the DataLoader",
         TrainingMark::PeriodicLaunches => "periodic launches (inferred)",
-        TrainingMark::WholeRun | TrainingMark::AfterImports | TrainingMark::AfterFork => {
-            "its pauses"
-        }
+        TrainingMark::WholeRun
+        | TrainingMark::AfterImports
+        | TrainingMark::AfterFork
+        | TrainingMark::Loop => "its pauses",
     }
 }
 

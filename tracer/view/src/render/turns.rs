@@ -3,10 +3,13 @@
 use crate::document::{Block, INDENT, Section, Table, hanging, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{counted, duration, percent, three_digits};
-use gctrace_analysis::paths;
 use gctrace_analysis::report::{
-    Location, LoopReport, ProcessWaitReport, Report, TurnCause, TurnFigures, TurnPart, TurnReport,
+    Location, LoopReport, ProcessReport, ProcessWaitReport, Report, TurnCause, TurnFigures,
+    TurnPart, TurnReport,
 };
+use gctrace_analysis::words;
+use gctrace_analysis::words::turns::Places;
+use gctrace_units::if_known;
 
 /// Loops in the section; the others are in the JSON.
 const LOOPS_SHOWN: usize = 4;
@@ -14,6 +17,12 @@ const LOOPS_SHOWN: usize = 4;
 const LOOPS_IN_SHORT: usize = 2;
 /// Long turns in the section.
 const TURNS_SHOWN: usize = 5;
+/// A wait for a collection of another process is named on the first screen from this length on, 100 ms, ...
+const LONG_WAIT_NS: u64 = 100_000_000;
+/// ... or if all of its waits for that process take this part of its time.
+const WORTH: f64 = 0.01;
+/// Waits of a parent for its child that are no start or end of it.
+const SEVERAL: u64 = 3;
 /// Parts of a turn in a sentence.
 const PARTS_SHOWN: usize = 3;
 /// A part in a sentence has at least this share of its turn.
@@ -24,17 +33,40 @@ pub(crate) fn in_short(report: &Report) -> Vec<Block> {
     if report.phases.as_ref().is_some_and(|phases| phases.steps.is_some()) {
         return Vec::new();
     }
-    let others = report.waits_for_processes.first().map(|wait| waits(wait, report));
+    let others = report.waits_for_processes.iter().find(|wait| is_long(wait, report));
+    let others = others.map(|wait| waits(wait, report));
     // Who is waited for comes first among the loops.
-    let shown = report.loops.iter().take(if others.is_some() { 1 } else { LOOPS_IN_SHORT });
-    let sentences = shown.flat_map(|of| {
-        let without = of.without_collections.map(|without| without_sentence(&without));
-        let first = [Some(figures(of, report)), without];
-        let first = first.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let many = if others.is_some() { 1 } else { LOOPS_IN_SHORT };
+    // Beside a service, who asks and waits for the answer is no news.
+    let shown = report.loops.iter().enumerate();
+    let shown = shown.filter(|(index, of)| *index == 0 || of.waits_for_many()).take(many);
+    // The verdict has how long requests wait for the first one.
+    let is_in_verdict = words::turns::sentence(report).is_some();
+    let sentences = shown.flat_map(|(index, of)| {
+        let mut first = figures(of, report);
+        if index > 0 || !is_in_verdict {
+            first += &waits_for_it(of);
+            first += &if_known(of.without_collections.map(|without| without_sentence(&without)));
+        }
         [Some(first), longest(of, Places::of(report))]
     });
     let sentences = sentences.flatten().chain(others);
     sentences.map(|sentence| hanging(sentence, "", INDENT)).collect()
+}
+
+/// Whether a process waited so long for another one's collections that its users may notice.
+fn is_long(wait: &ProcessWaitReport, report: &Report) -> bool {
+    let of = |pid: u32| {
+        let is_it = |process: &&ProcessReport| (process.trace, process.pid) == (wait.trace, pid);
+        report.processes.iter().find(is_it)
+    };
+    // Who starts a process waits for it as a whole.
+    let is_child = of(wait.for_pid).is_some_and(|process| process.parent == Some(wait.pid));
+    let observed_ns = of(wait.pid).map_or(0, |process| process.observed_ns);
+    let is_often = wait.in_collections_ns as f64 >= WORTH * observed_ns as f64;
+    let is_felt = wait.longest_in_collection_ns >= LONG_WAIT_NS
+        || is_often && wait.in_collections_ns >= LONG_WAIT_NS;
+    is_felt && (!is_child || wait.waits >= SEVERAL)
 }
 
 /// The longest wait of one process for collections of another, and all of these waits.
@@ -52,24 +84,28 @@ fn waits(wait: &ProcessWaitReport, report: &Report) -> String {
 
 /// `process 812`, with the name of its program if that is known.
 fn process(pid: u32, report: &Report) -> String {
-    let known = report.processes.iter().find(|process| process.pid == pid);
-    match known.and_then(|process| script(&process.command)) {
+    match program(pid, report) {
         Some(name) => format!("process {pid} ({name})"),
         None => format!("process {pid}"),
     }
 }
 
-/// The file that a command runs, without its folder.
-fn script(command: &[String]) -> Option<&str> {
-    let file = command.iter().skip(1).find(|word| !word.starts_with('-'))?;
-    file.rsplit('/').next()
+/// What the process runs, if known.
+fn program(pid: u32, report: &Report) -> Option<&str> {
+    let process = report.processes.iter().find(|process| process.pid == pid)?;
+    words::program_name(&process.command)
 }
 
 /// The loops with their longest turns.
 pub(crate) fn turns(report: &Report) -> Section {
     let mut blocks = Vec::new();
     for of in report.loops.iter().take(LOOPS_SHOWN) {
-        blocks.push(paragraph(format!("{} {}", figures(of, report), kinds(of))));
+        blocks.push(paragraph(format!(
+            "{}{} {}",
+            figures(of, report),
+            waits_for_it(of),
+            kinds(of)
+        )));
         blocks.push(distribution(of));
         blocks.extend(list(of, Places::of(report)));
     }
@@ -85,57 +121,51 @@ pub(crate) fn turns(report: &Report) -> Section {
     Section::new("Turns of loops", blocks)
 }
 
-/// `The loop of process 812 (epoll_wait at serve.py:12 in run): 656 turns/s, p50 157 µs, p99 8.45 ms, longest 91.0 ms. An
-/// arrival waits for it up to 43.0 ms (p99).`
+/// `The loop of process 812 (epoll_wait at serve.py:12 in run): 656 turns/s, p50 157 µs, p99 8.45 ms, longest 91.0 ms.`
 fn figures(of: &LoopReport, report: &Report) -> String {
     let several = report.loops.len() > 1;
-    let whose = if several { format!(" of {}", process(of.pid, report)) } else { String::new() };
+    let whose = if several { format!(" of process {}", of.pid) } else { String::new() };
+    let name = program(of.pid, report).filter(|_| several);
+    let name = name.map_or(String::new(), |name| format!("{name}, "));
     let places = Places::of(report);
     let at = of.line.as_ref().map_or(String::new(), |line| format!(" at {}", places.name(line)));
     let rate = of.turns_per_s.map(|rate| format!("{} turns/s, ", three_digits(rate)));
-    let TurnFigures { p50_ns, p99_ns, longest_ns, lag_p99_ns, .. } = of.figures;
+    let TurnFigures { p50_ns, p99_ns, longest_ns, .. } = of.figures;
+    // At one descriptor a thread may wait for answers as well as for requests.
+    let what = if of.waits_for_many() { "The loop" } else { "Between messages" };
     format!(
-        "The loop{whose} ({}{at}): {}p50 {}, p99 {}, longest {}. A request that arrives at any time \
-         waits for the end of a turn up to {} (p99).",
+        "{what}{whose} ({name}{}{at}): {}p50 {}, p99 {}, longest {}.",
         of.call,
-        gctrace_units::if_known(rate),
+        if_known(rate),
         p50_ns.map(duration).or_dash(),
         p99_ns.map(duration).or_dash(),
         duration(longest_ns),
-        lag_p99_ns.map(duration).or_dash(),
     )
+}
+
+/// Empty where nobody knows whether requests come.
+fn waits_for_it(of: &LoopReport) -> String {
+    if !of.waits_for_many() {
+        return String::new();
+    }
+    let waits = of.figures.lag_p99_ns.map(duration).or_dash();
+    format!(" A request that arrives at any time waits for the end of a turn up to {waits} (p99).")
 }
 
 fn without_sentence(without: &TurnFigures) -> String {
     format!(
-        "Without collections it would be no more than: p99 {}, longest {}, waiting {}.",
+        " Without collections it would be no more than: p99 {}, longest {}, waiting {}.",
         without.p99_ns.map(duration).or_dash(),
         duration(without.longest_ns),
         without.lag_p99_ns.map(duration).or_dash(),
     )
 }
 
-/// Names the lines of loops without the common folder of the program.
-#[derive(Clone, Copy)]
-struct Places<'a>(&'a str);
-
-impl<'a> Places<'a> {
-    fn of(report: &'a Report) -> Self {
-        let parts = report.loops.iter().flat_map(|of| &of.longest).flat_map(|turn| &turn.parts);
-        let lines = parts.filter_map(|part| part.line.as_ref());
-        let own = report.loops.iter().filter_map(|of| of.line.as_ref());
-        Self(paths::common_directory(own.chain(lines)))
-    }
-
-    fn name(self, line: &Location) -> String {
-        paths::place(line).replacen(self.0, "", 1)
-    }
-}
-
 /// What the longest turn was spent on.
 fn longest(of: &LoopReport, places: Places<'_>) -> Option<String> {
     let turn = of.longest.first()?;
-    Some(format!("Its longest turn, {}: {}.", duration(turn.length_ns), parts(turn, places)))
+    let (at, length) = (duration(turn.since_start_ns), duration(turn.length_ns));
+    Some(format!("Its longest turn, {length} at {at}: {}.", parts(turn, places)))
 }
 
 fn parts(turn: &TurnReport, places: Places<'_>) -> String {

@@ -1,0 +1,234 @@
+//! What holds up the loop of a service: collections, or something else.
+
+use super::figures::{LoopReport, TurnCause, TurnFigures, TurnPart};
+use crate::figure::Location;
+use crate::paths::{common_directory, place};
+use crate::report::Report;
+use crate::time::add_to;
+use crate::units::duration;
+use gctrace_stats::ratio;
+use std::collections::BTreeMap;
+
+/// A shorter turn is not worth a change: a person or another service notices 20 ms. 10 ms.
+pub(crate) const LONG_NS: u64 = 10_000_000;
+/// A person notices a turn of this length, however rare. 100 ms, as of a pause (`verdict.rs`).
+const VERY_LONG_NS: u64 = 100_000_000;
+/// Turns that take so many times the median are late; below, the loop's work is as long as that.
+const LATE_TIMES: u64 = 5;
+/// A cause of this part of the longest turns is named.
+const WORTH_RATIO: f64 = 0.4;
+
+/// A cause, with its line if that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Held<'a> {
+    pub(super) cause: TurnCause,
+    pub(super) line: Option<&'a Location>,
+}
+
+impl LoopReport {
+    /// Whether it is late for requests: in one of a hundred moments, or rarely and for long. Who waits at one descriptor
+    /// for answers has no requests.
+    pub(super) fn is_held_up(&self) -> bool {
+        let TurnFigures { p50_ns, longest_ns, .. } = self.figures;
+        let is_late = longest_ns / LATE_TIMES >= p50_ns.unwrap_or(0);
+        self.waits_for_many() && is_late && (self.is_often_late() || longest_ns >= VERY_LONG_NS)
+    }
+
+    fn is_often_late(&self) -> bool {
+        self.figures.lag_p99_ns >= Some(LONG_NS)
+    }
+
+    /// Whether collections make most of the time that requests wait for it.
+    pub(crate) fn is_held_up_by_collections(&self) -> bool {
+        let Some(without) = self.without_collections.filter(|_| self.is_held_up()) else {
+            return false;
+        };
+        let of = |figures: TurnFigures| match figures.lag_p99_ns {
+            Some(lag_ns) if self.is_often_late() => lag_ns,
+            _ => figures.longest_ns,
+        };
+        of(without) <= of(self.figures) / 2
+    }
+
+    /// What its longest turns were spent on, apart from collections, with their shares, the most first.
+    pub(super) fn causes(&self) -> Vec<(Held<'_>, f64)> {
+        let mut by_cause: BTreeMap<Held<'_>, u64> = BTreeMap::new();
+        let mut all_ns = 0;
+        let parts = self.longest.iter().flat_map(|turn| &turn.parts);
+        for TurnPart { cause, time_ns, line } in parts.filter(|part| !part.cause.is_collection()) {
+            add_to(&mut all_ns, *time_ns);
+            let held = Held { cause: *cause, line: line.as_ref() };
+            add_to(by_cause.entry(held).or_default(), *time_ns);
+        }
+        let mut causes: Vec<(Held<'_>, f64)> = by_cause
+            .into_iter()
+            .map(|(held, ns)| (held, ratio(ns, all_ns).unwrap_or(0.0)))
+            .collect();
+        causes.sort_by(|one, other| other.1.total_cmp(&one.1));
+        causes
+    }
+
+    /// What its longest turns were spent on most, with its share; `None` if no cause stands out.
+    pub(super) fn costliest(&self) -> Option<(Held<'_>, f64)> {
+        self.causes().into_iter().next().filter(|(_, share)| *share >= WORTH_RATIO)
+    }
+}
+
+/// `Sleeping at serve.py:88 in compose holds up the loop for up to 812 ms: a request waits for it up to 790 ms (p99), without
+/// collections no more than 700 ms.` `None` if nothing holds it up.
+pub fn sentence(report: &Report) -> Option<String> {
+    let of = report.service_loop().filter(|of| of.is_held_up())?;
+    let what = if of.is_held_up_by_collections() {
+        "Collections hold up the loop".to_owned()
+    } else {
+        let places = Places::of(report);
+        match of.causes().as_slice() {
+            [] => "Something holds up the loop".to_owned(),
+            [(held, share), ..] if *share >= WORTH_RATIO => {
+                format!("{} holds up the loop", held.name(places))
+            }
+            [(held, _)] => format!("{} holds up the loop", held.name(places)),
+            [(one, _), (other, _), ..] => format!(
+                "{}, {} and other causes hold up the loop",
+                one.name(places),
+                in_sentence(&other.name(places))
+            ),
+        }
+    };
+    let waits_ns = of.figures.lag_p99_ns?;
+    let waits = duration(waits_ns);
+    // Collections of other threads may end before a turn begins.
+    let longest_ns = of.figures.longest_ns;
+    let longest = if longest_ns < waits_ns {
+        String::new()
+    } else {
+        format!(" for up to {}", duration(longest_ns))
+    };
+    let without_ns = of.without_collections.and_then(|figures| figures.lag_p99_ns);
+    let without = match without_ns.map(duration) {
+        None => String::new(),
+        Some(same) if same == waits => ", with collections or without".to_owned(),
+        Some(shorter) => format!(", without collections no more than {shorter}"),
+    };
+    Some(format!("{what}{longest}: a request waits for it up to {waits} (p99){without}."))
+}
+
+/// Names the lines of loops without the common folder of the program.
+#[derive(Clone, Copy)]
+pub struct Places<'a>(&'a str);
+
+impl<'a> Places<'a> {
+    /// The lines of these loops.
+    pub fn of(report: &'a Report) -> Self {
+        let parts = report.loops.iter().flat_map(|of| &of.longest).flat_map(|turn| &turn.parts);
+        let lines = parts.filter_map(|part| part.line.as_ref());
+        let own = report.loops.iter().filter_map(|of| of.line.as_ref());
+        Self(common_directory(own.chain(lines)))
+    }
+
+    /// `serve.py:19 in work`
+    pub fn name(self, line: &Location) -> String {
+        place(line).replacen(self.0, "", 1)
+    }
+}
+
+/// The same behind other words.
+fn in_sentence(name: &str) -> String {
+    match name.split_at_checked(1) {
+        Some((first, rest)) => first.to_lowercase() + rest,
+        None => name.to_owned(),
+    }
+}
+
+impl Held<'_> {
+    /// `Waiting for a lock at serve.py:12 in put`
+    fn name(self, places: Places<'_>) -> String {
+        let what = match self.cause {
+            TurnCause::OwnCode if self.line.is_some() => "Code",
+            TurnCause::OwnCode => "Its own code",
+            TurnCause::OffCpu => "A wait (kernel probes show its cause)",
+            TurnCause::Collection | TurnCause::CollectionElsewhere => "A collection",
+            TurnCause::Gil => "Waiting for the GIL",
+            TurnCause::Lock => "Waiting for a lock",
+            TurnCause::Poll => "Waiting for other input",
+            TurnCause::Pipe => "Reading or writing",
+            TurnCause::Sleep => "Sleeping",
+            TurnCause::Process => "Waiting for a process",
+            TurnCause::Disk => "Waiting for the disk",
+            TurnCause::PageFault => "Waiting for memory",
+            TurnCause::Driver => "Waiting for a driver",
+            TurnCause::Cpu => "Waiting for a CPU",
+            TurnCause::Stopped => "Being stopped",
+            TurnCause::Other => "A wait",
+        };
+        match self.line {
+            Some(line) if self.cause == TurnCause::Gil => {
+                format!("{what} (meanwhile {})", places.name(line))
+            }
+            Some(line) => format!("{what} at {}", places.name(line)),
+            None => what.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(p50_ns: u64, longest_ns: u64, lag_ns: u64) -> TurnFigures {
+        TurnFigures {
+            p50_ns: Some(p50_ns),
+            p99_ns: None,
+            p999_ns: None,
+            longest_ns,
+            lag_p99_ns: Some(lag_ns),
+            late_10_ms_ratio: None,
+            late_100_ms_ratio: None,
+        }
+    }
+
+    fn of(call: &str, with: TurnFigures, without: Option<TurnFigures>) -> LoopReport {
+        LoopReport {
+            trace: 0,
+            pid: 7,
+            tid: 7,
+            main_thread: true,
+            call: call.to_owned(),
+            line: None,
+            since_start_ns: 0,
+            observed_ns: 0,
+            turns: 100,
+            turns_per_s: None,
+            sees_looks: true,
+            busy_ratio: None,
+            busy_periods: 0,
+            longest_busy_ns: 0,
+            figures: with,
+            without_collections: without,
+            collected_turns: 0,
+            longest: Vec::new(),
+        }
+    }
+
+    /// 20 ms in one of a hundred moments, or 100 ms at all, and far longer than usual.
+    #[test]
+    fn a_loop_is_held_up_by_what_is_long_for_it() {
+        const MS: u64 = 1_000_000;
+        for (p50_ns, longest_ns, lag_ns, expected) in [
+            (MS, 20 * MS, 12 * MS, true),
+            (MS, 20 * MS, 2 * MS, false),
+            (MS, 120 * MS, 2 * MS, true),
+            (50 * MS, 120 * MS, 60 * MS, false),
+        ] {
+            let with = figures(p50_ns, longest_ns, lag_ns);
+            assert_eq!(of("epoll_wait", with, None).is_held_up(), expected, "{with:?}");
+            assert!(!of("read", with, None).is_held_up());
+        }
+        let with = figures(MS, 120 * MS, 30 * MS);
+        for (without, expected) in [(14, true), (16, false)] {
+            let without = figures(MS, 120 * MS, without * MS);
+            let of = of("poll", with, Some(without));
+            assert_eq!(of.is_held_up_by_collections(), expected);
+        }
+    }
+}

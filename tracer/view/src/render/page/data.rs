@@ -50,9 +50,10 @@ pub(super) struct RunData {
     heat: Option<HeatData>,
 }
 
-/// The steps of a process.
+/// The steps of a process, or the long turns of its loop.
 #[derive(Serialize)]
 struct StepsData {
+    what: &'static str,
     name: String,
     /// Its place among the processes with pauses.
     process: Option<usize>,
@@ -107,11 +108,12 @@ impl RunDrawings {
                 pauses: pack(pauses),
                 not_listed: slots(&list),
                 phases: phases(report, &clock),
-                steps: steps
-                    .iter()
-                    .take(STEPS_DRAWN)
-                    .map(|row| steps_of(row, &list, &clock))
-                    .collect(),
+                steps: if steps.is_empty() {
+                    turns(analysis, report, &list, &clock)
+                } else {
+                    let drawn = steps.iter().take(STEPS_DRAWN);
+                    drawn.map(|row| steps_of(row, &list, &clock)).collect()
+                },
                 strings: strings.to_vec(),
                 frames: pack(frames.iter().copied()),
                 stacks: pack(stacks.nodes().iter().copied()),
@@ -135,6 +137,11 @@ impl RunDrawings {
             "layers" => !self.data.layers.is_empty(),
             _ => self.data.heat.is_some(),
         }
+    }
+
+    /// `steps`, or `long turns`, if some are drawn.
+    pub(super) fn steps_drawn(&self) -> Option<&'static str> {
+        self.data.steps.first().map(|steps| steps.what)
     }
 
     /// The drawing of this kind, if there is something to draw.
@@ -260,20 +267,57 @@ fn steps_of(row: &ProcessStepRow, list: &PauseList, clock: &CommonClock) -> Step
         Some(rank) => process.rank == Some(rank),
         None => (process.trace, process.pid) == (row.trace, Some(row.pid)),
     };
-    let mut numbers = vec![row.steps.len() as u64];
-    let mut last_ns = 0;
-    for step in &row.steps {
-        let at_ns = clock.after_first(row.trace, step.start_ns);
-        numbers.push(beyond(at_ns, last_ns));
-        last_ns = at_ns.max(last_ns);
-    }
-    numbers.extend(row.steps.iter().map(|step| step.duration_ns));
-    numbers.extend(row.steps.iter().map(|step| or_zero(step.gc_ns)));
+    let steps: Vec<[u64; 3]> = row
+        .steps
+        .iter()
+        .map(|step| {
+            let start_ns = clock.after_first(row.trace, step.start_ns);
+            [start_ns, step.duration_ns, or_zero(step.gc_ns)]
+        })
+        .collect();
     StepsData {
+        what: "steps",
         name: super::heat::name(row),
         process: list.processes.iter().position(same),
-        packed: pack(numbers),
+        packed: packed(&steps),
     }
+}
+
+/// The long turns of loops, as steps are drawn.
+fn turns(
+    analysis: &Analysis,
+    report: &Report,
+    list: &PauseList,
+    clock: &CommonClock,
+) -> Vec<StepsData> {
+    let drawn = report.loops.iter().take(STEPS_DRAWN).map(|of| {
+        let process = PausedProcess { trace: of.trace, pid: Some(of.pid), rank: None };
+        let mut long = analysis.long_turns(of);
+        for [start_ns, ..] in &mut long {
+            *start_ns = clock.after_first(of.trace, *start_ns);
+        }
+        let is_its = |of: &PausedProcess| (of.trace, of.pid) == (process.trace, process.pid);
+        StepsData {
+            what: "long turns",
+            name: name(&process),
+            process: list.processes.iter().position(is_its),
+            packed: if long.is_empty() { String::new() } else { packed(&long) },
+        }
+    });
+    drawn.filter(|of| !of.packed.is_empty()).collect()
+}
+
+/// Columns: start after the start of the one before, length, time in collections; their number first.
+fn packed(steps: &[[u64; 3]]) -> String {
+    let mut numbers = vec![steps.len() as u64];
+    let mut last_ns = 0;
+    for [start_ns, ..] in steps {
+        numbers.push(beyond(*start_ns, last_ns));
+        last_ns = last_ns.max(*start_ns);
+    }
+    numbers.extend(steps.iter().map(|[_, length_ns, _]| *length_ns));
+    numbers.extend(steps.iter().map(|[.., gc_ns]| *gc_ns));
+    pack(numbers)
 }
 
 fn heaps(report: &Report, clock: &CommonClock) -> Vec<HeapData> {

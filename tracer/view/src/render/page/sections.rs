@@ -133,10 +133,12 @@ fn timeline(drawings: &RunDrawings) -> Section {
     if !all.is_empty() && !drawings.not_drawn.is_empty() {
         all.push(Block::Note(drawings.not_drawn.clone()));
     }
-    let heading = match (drawings.has("steps"), drawings.has_pauses) {
-        (true, true) => "Steps and pauses over time",
-        (true, false) => "Steps over time",
-        (false, _) => "Pauses over time",
+    let heading = match (drawings.steps_drawn(), drawings.has_pauses) {
+        (Some("steps"), true) => "Steps and pauses over time",
+        (Some("steps"), false) => "Steps over time",
+        (Some(_), true) => "Turns and pauses over time",
+        (Some(_), false) => "Turns over time",
+        (None, _) => "Pauses over time",
     };
     Section::new(heading, all).id("time")
 }

@@ -45,7 +45,7 @@ async function pausesOf(run) {
 }
 async function stepsOf(steps) {
   const packed = await unpack(steps.packed), n = packed.next();
-  return { name: steps.name, process: steps.process, n, start: packed.starts(n), length: packed.column(n), gc: packed.column(n) };
+  return { what: steps.what, name: steps.name, process: steps.process, n, start: packed.starts(n), length: packed.column(n), gc: packed.column(n) };
 }
 
 drawings.timeline = async (box, run) => {
@@ -149,7 +149,7 @@ drawings.timeline = async (box, run) => {
   const y = ns => base - Math.max(0, Math.log10(Math.max(ns, 1)) - least) / (most - least) * (base - ceiling);
   function drawSteps(context, width) {
     const row = stepsShown(), floor = lane - 12;
-    if (!row) return label(context, "no steps of this process", 2, floor);
+    if (!row) return label(context, `no ${steps[0].what} of this process`, 2, floor);
     let top = 0;
     for (let i = 0; i < row.n; i++) if (row.start[i] < high && row.start[i] + row.length[i] > low && row.length[i] > top) top = row.length[i];
     const tall = ns => top ? ns / top * (floor - 14) : 0;
@@ -172,7 +172,7 @@ drawings.timeline = async (box, run) => {
         context.fillRect(left, floor - tall(row.gc[i] - 1), wide, tall(row.gc[i] - 1));
       }
     }
-    label(context, `steps${steps.length > 1 ? " of " + row.name : ""}, up to ${time(top)}; red: in collections`, 2, 10);
+    label(context, `${row.what}${steps.length > 1 ? " of " + row.name : ""}, up to ${time(top)}; red: in collections`, 2, 10);
   }
   function drawView() {
     const [context, width] = paper(view, height);

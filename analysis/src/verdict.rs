@@ -12,7 +12,7 @@
 
 use crate::report::{
     Basis, GpuCost, JudgedPhase, Level, LoopReport, PhaseReport, PhasesReport, Totals, TraceReport,
-    Verdict,
+    TrainingMark, Verdict,
 };
 use crate::turns::held;
 
@@ -110,11 +110,12 @@ fn training_level(phases: &PhasesReport) -> Level {
     level_of_share(ratio, longest_ns, count, judged_ns, phases.steps.is_some())
 }
 
-/// The level of start-up: its cost to the run as recorded. With steps it is no more than noticeable, as their number
-/// goes up in other runs.
+/// The level of start-up: its cost to the run as recorded. Of a service, and with steps, it is no more than noticeable:
+/// other runs are longer.
 fn start_up_level(phases: &PhasesReport) -> Level {
     let start_up = &phases.start_up;
     let is_felt = start_up.collected_ns() >= LONG_PAUSE_NS;
+    let is_whole = phases.steps.is_none() && phases.training_by != TrainingMark::Loop;
     match phases.start_up_ratio() {
         Some(NOTICEABLE_START..)
             if is_felt && start_up.pauses.count < PhaseReport::FEWEST_PAUSES =>
@@ -122,7 +123,7 @@ fn start_up_level(phases: &PhasesReport) -> Level {
             Level::RareLongPauses
         }
         Some(NOTICEABLE_START..) if !is_felt => Level::TooShort,
-        Some(HEAVY..) if phases.steps.is_none() => Level::Heavy,
+        Some(HEAVY..) if is_whole => Level::Heavy,
         Some(NOTICEABLE_START..) => Level::Noticeable,
         _ => Level::Negligible,
     }

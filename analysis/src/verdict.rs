@@ -15,6 +15,7 @@ use crate::report::{
     TrainingMark, Verdict,
 };
 use crate::turns::held;
+use std::cmp::Ordering;
 
 /// From this share of the time on the collector is worth a look.
 const NOTICEABLE: f64 = 0.01;
@@ -129,10 +130,14 @@ fn start_up_level(phases: &PhasesReport) -> Level {
     }
 }
 
-/// The worse phase, with its level; if both are equally bad, the phase with more time to save.
+/// The worse phase, with its level; if both are equally bad, the loop of a service, else the phase with more time to
+/// save.
 fn judge(phases: &PhasesReport) -> (Level, JudgedPhase) {
     let (training, start_up) = (training_level(phases), start_up_level(phases));
-    let by_time = phases.training.collected_ns().cmp(&phases.start_up.collected_ns());
+    let by_time = match phases.training_by {
+        TrainingMark::Loop => Ordering::Greater,
+        _ => phases.training.collected_ns().cmp(&phases.start_up.collected_ns()),
+    };
     let training_is_worse = badness(training).cmp(&badness(start_up)).then(by_time).is_ge();
     if training_is_worse || start_up == Level::Negligible {
         (training, JudgedPhase::Training)

@@ -31,7 +31,7 @@ impl Advice {
     /// What it is likely to save, in ns, for the order: the usual share of its bound.
     fn likely_ns(&self) -> u64 {
         let bound_ns = self.effect.saves_at_most_ns.unwrap_or(0);
-        let usual = self.effect.usual.map_or(UNMEASURED, |usual| usual.median);
+        let usual = if let Some(usual) = self.effect.usual { usual.median } else { UNMEASURED };
         (bound_ns as f64 * usual) as u64
     }
 }
@@ -145,10 +145,10 @@ fn choose(report: &Report) -> Vec<Candidate> {
 /// `None` unless many pauses waited for a disk.
 fn swapped_out(report: &Report) -> Option<Candidate> {
     let waited = report.counters.as_ref()?.major_fault_pauses;
-    is_worth(report, waited).then(|| Candidate {
-        id: AdviceId::SwappedOut,
-        effect: AdviceEffect::saves(waited.time_ns),
-    })
+    if !is_worth(report, waited) {
+        return None;
+    }
+    Some(Candidate { id: AdviceId::SwappedOut, effect: AdviceEffect::saves(waited.time_ns) })
 }
 
 fn plain(id: AdviceId) -> Candidate {

@@ -43,12 +43,16 @@ pub(crate) fn find_cycles_command(report: &Report) -> String {
 /// The recorded command as a shell takes it, of the process that the verdict is about; `COMMAND` if a running
 /// process was recorded, or several commands.
 pub fn command(report: &Report) -> String {
-    let trace = report.phases.as_ref().map_or(0, |phases| phases.trace);
-    let command = report.traces.get(trace).map(|trace| trace.command.as_slice());
-    let words = command
-        .filter(|command| !command.is_empty())
-        .and_then(|command| shlex::try_join(command.iter().map(String::as_str)).ok());
-    words.map_or_else(|| "COMMAND".to_owned(), |words| crate::clean::line(&words).into_owned())
+    let trace = if let Some(phases) = &report.phases { phases.trace } else { 0 };
+    let unknown = "COMMAND".to_owned();
+    let Some(trace) = report.traces.get(trace) else { return unknown };
+    if trace.command.is_empty() {
+        return unknown;
+    }
+    let Ok(words) = shlex::try_join(trace.command.iter().map(String::as_str)) else {
+        return unknown;
+    };
+    crate::clean::line(&words).into_owned()
 }
 
 /// What `python` runs, of its arguments: the script, `-m MODULE`, or `-c` alone. Skips options, with their values.
@@ -97,7 +101,7 @@ pub(crate) struct AdviceText {
 impl AdviceText {
     /// The advice of this text; the effect is predicted.
     pub(crate) fn advice(self, id: AdviceId, effect: AdviceEffect) -> Advice {
-        let some = |text: String| (!text.is_empty()).then_some(text);
+        let some = |text: String| if text.is_empty() { None } else { Some(text) };
         Advice {
             id,
             action: self.action,

@@ -83,7 +83,7 @@ impl<'a> Facts<'a> {
             Some(phase) => phase.freed_objects,
             None => {
                 let pauses = &self.process.pauses;
-                (pauses.outcome_unknown < pauses.count).then_some(pauses.collected)
+                if pauses.outcome_unknown < pauses.count { Some(pauses.collected) } else { None }
             }
         }
     }
@@ -110,12 +110,12 @@ impl<'a> Facts<'a> {
         let is_finalizer = called.also_outside
             || called.line.function.ends_with("__del__")
             || minor < CALLBACKS_INSIDE;
-        (is_finalizer && called.ratio >= CALLED_RATIO).then_some(called)
+        if is_finalizer && called.ratio >= CALLED_RATIO { Some(called) } else { None }
     }
 
     /// The same where CPython counts next to nothing else as freed.
     pub(crate) fn uncounted(&self) -> Option<&'a CalledSamples> {
-        self.finalizer().filter(|_| self.counts_nothing() == Some(true))
+        if self.counts_nothing() == Some(true) { self.finalizer() } else { None }
     }
 
     /// Whether its collections free next to nothing; `None` if unknown.
@@ -198,13 +198,14 @@ impl<'a> Facts<'a> {
         let main = cpu.and_then(|cpu| cpu.main_thread.as_ref());
         let open_ns =
             main.map(|main| beyond(main.off_cpu_in_pauses_ns, self.process.pauses.time_ns));
-        longest_ns.max(open_ns).filter(|ns| *ns >= HANGS_NS)
+        let ns = longest_ns.max(open_ns)?;
+        if ns >= HANGS_NS { Some(ns) } else { None }
     }
 
     /// Whether it is one of several ranks of a job.
     pub(crate) fn is_rank(&self) -> bool {
-        let phases = self.report.phases.as_ref();
-        phases.is_some_and(|phases| phases.rank.is_some() && phases.among > 1)
+        let Some(phases) = &self.report.phases else { return false };
+        phases.rank.is_some() && phases.among > 1
     }
 
     /// What to do about cycles: break the known ones, or find them.
@@ -226,30 +227,32 @@ impl<'a> Facts<'a> {
 
     /// Whether its explicit collections free garbage: removed, it would wait.
     pub(crate) fn explicit_calls_free(&self) -> bool {
-        self.costliest_call().is_some_and(|site| {
-            let each = site.freed_objects.map_or(0, |freed| site.each(freed));
-            site.verdict != CleanupVerdict::TooFew && each >= FREED_EACH
-                || site.verdict == CleanupVerdict::FreesCycles
-        })
+        let Some(site) = self.costliest_call() else { return false };
+        let each = if let Some(freed) = site.freed_objects { site.each(freed) } else { 0 };
+        site.verdict != CleanupVerdict::TooFew && each >= FREED_EACH
+            || site.verdict == CleanupVerdict::FreesCycles
     }
 
     /// Whether its memory rises beyond chance, after any set-up.
     pub(super) fn grows(&self) -> bool {
-        self.process.trend.as_ref().is_some_and(|trend| trend.rises())
+        let Some(trend) = &self.process.trend else { return false };
+        trend.rises()
     }
 
     pub(crate) fn steps(&self) -> Option<u64> {
-        self.report.phases.as_ref().and_then(|phases| phases.steps)
+        let phases = self.report.phases.as_ref()?;
+        phases.steps
     }
 
     /// Whether an interpreter forked it, with its heap.
     pub(super) fn is_forked(&self) -> bool {
-        self.report.phases.as_ref().is_some_and(|phases| phases.forked)
+        let Some(phases) = &self.report.phases else { return false };
+        phases.forked
     }
 
     pub(super) fn at_start_up(&self) -> bool {
-        let phases = self.report.phases.as_ref();
-        phases.is_some_and(|phases| phases.judged == JudgedPhase::StartUp)
+        let Some(phases) = &self.report.phases else { return false };
+        phases.judged == JudgedPhase::StartUp
     }
 
     /// Whether so many objects are alive that a full collection takes long. A forked process has its parent's

@@ -30,7 +30,7 @@ fn of_row(ledger: &IdleLedger, row: &IdleRow) -> Option<Advice> {
         let python = place.code.python.as_ref().map(|line| place_of(line).replace(folder, ""));
         python.or_else(|| place.code.function.clone())
     });
-    let at = place.map_or(String::new(), |place| format!(" (at {place})"));
+    let at = if let Some(place) = place { format!(" (at {place})") } else { String::new() };
     let text = AdviceText {
         action: format!("{remedy}{at}"),
         why: format!(

@@ -66,18 +66,17 @@ impl Facts<'_> {
         if settings.is_some_and(|settings| settings.thresholds[0] >= RAISED) {
             return Some((Uncollected::Raised, rise));
         }
-        (automatic <= FEW).then_some((Uncollected::Rare, rise))
+        if automatic <= FEW { Some((Uncollected::Rare, rise)) } else { None }
     }
 
     /// Whether it grows, and by so much in the recording that a search for the holders is worth it: 32 MiB, or a
     /// tenth of its memory and 8 MiB, or a quarter and 4 MiB.
     fn grows_notably(&self) -> bool {
-        let Some(trend) = self.process.trend.as_ref().filter(|_| self.grows()) else {
+        let Some(trend) = &self.process.trend else { return false };
+        if !trend.rises() {
             return false;
-        };
-        let Some(resident) = trend.resident else {
-            return true;
-        };
+        }
+        let Some(resident) = trend.resident else { return true };
         let rise = resident.per_s * resident.duration_ns as f64 / 1e9;
         let whole = trend.resident_bytes.unwrap_or(u64::MAX);
         let tenth = (whole / 10).clamp(LEAST_BYTES, WORTH_BYTES);
@@ -95,25 +94,27 @@ impl Facts<'_> {
             && rise.duration_ns >= SHORT_RISE_NS
             && start_up_ns <= rise.duration_ns / 2
             && self.frees_nothing() != Some(false);
-        (is_notable && !self.grows() && self.uncollected().is_none()).then_some(rise)
+        if is_notable && !self.grows() && self.uncollected().is_none() { Some(rise) } else { None }
     }
 
     /// Whether most of the garbage is in cycles that are known, of a line of the program.
     pub(super) fn knows_own_cycles(&self) -> bool {
-        let garbage = self.process.garbage.as_ref();
-        let main = garbage.and_then(|garbage| garbage.verdict.as_ref());
-        let first = main.and_then(|main| main.cycles.first());
-        let cycles = garbage.and_then(|garbage| garbage.cycles.as_ref());
-        let cycle = first.and_then(|first| cycles?.get(*first));
-        let line = cycle.and_then(|cycle| cycle.location.as_ref());
-        main.is_some_and(|main| main.ratio >= 0.5) && line.is_some_and(|line| !line.library)
+        let Some(garbage) = &self.process.garbage else { return false };
+        let (Some(main), Some(cycles)) = (&garbage.verdict, &garbage.cycles) else { return false };
+        let Some(first) = main.cycles.first() else { return false };
+        let Some(cycle) = cycles.get(*first) else { return false };
+        let Some(line) = &cycle.location else { return false };
+        main.ratio >= 0.5 && !line.library
     }
 
     /// Freed memory that the C library keeps, if it is a large part of the process's memory, in bytes.
     pub(crate) fn kept_by_malloc(&self) -> Option<u64> {
         let memory = &self.process.memory;
         let kept = memory.kept_bytes?;
-        (kept >= WORTH_BYTES && kept >= memory.resident_bytes? / KEPT_PART).then_some(kept)
+        if kept < WORTH_BYTES || kept < memory.resident_bytes? / KEPT_PART {
+            return None;
+        }
+        Some(kept)
     }
 
     /// The resident memory, if it is much more than after start-up, in bytes.
@@ -121,7 +122,7 @@ impl Facts<'_> {
         let resident = self.process.memory.resident_bytes?;
         let phases = self.report.phases.as_ref();
         let start_up = phases.and_then(|phases| phases.start_up_bytes).unwrap_or(0);
-        (crate::time::beyond(resident, start_up) >= LARGE_BYTES).then_some(resident)
+        if crate::time::beyond(resident, start_up) >= LARGE_BYTES { Some(resident) } else { None }
     }
 
     /// The most memory that one collection gave back, if it is a large part of the process's memory, in bytes.
@@ -129,7 +130,7 @@ impl Facts<'_> {
         let memory = &self.process.memory;
         let held = memory.most_freed_bytes?;
         let whole = memory.resident_bytes?.max(held);
-        (held >= WORTH_BYTES && held >= whole / WORTH_PART).then_some(held)
+        if held >= WORTH_BYTES && held >= whole / WORTH_PART { Some(held) } else { None }
     }
 }
 
@@ -143,7 +144,7 @@ fn copied(facts: &Facts<'_>) -> Option<Candidate> {
     };
     let gives_back_at_most_bytes = Some(copied.bytes);
     let effect = AdviceEffect { gives_back_at_most_bytes, ..AdviceEffect::default() };
-    is_much.then_some(Candidate { id, effect })
+    if is_much { Some(Candidate { id, effect }) } else { None }
 }
 
 /// The changes for these facts, the first one first.

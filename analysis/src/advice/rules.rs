@@ -121,11 +121,13 @@ fn of_garbage(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
     let main = garbage.and_then(|garbage| garbage.verdict.as_ref());
     // Objects in broken cycles are finalized too.
     let finalizer = facts.finalizer();
-    let bound_ns = finalizer
-        .map_or(bound_ns, |called| bound_ns - (bound_ns as f64 * called.ratio.min(1.0)) as u64);
+    let bound_ns = match finalizer {
+        Some(called) => bound_ns - (bound_ns as f64 * called.ratio.min(1.0)) as u64,
+        None => bound_ns,
+    };
     let part_ns = main.map_or(bound_ns, |main| (bound_ns as f64 * main.ratio) as u64);
     let id = facts.about_cycles();
-    let gain = (id == AdviceId::BreakCycles).then_some(BROKEN);
+    let gain = if id == AdviceId::BreakCycles { Some(BROKEN) } else { None };
     let mut list = vec![candidate(id, part_ns, gain, None)];
     // Waiting garbage would be ten times as much.
     let is_small =

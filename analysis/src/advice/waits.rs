@@ -28,24 +28,22 @@ impl AdviceId {
 impl Report {
     /// Whether training waits for data for a substantial part of its time.
     pub fn waits_for_data(&self) -> bool {
-        training(self).is_some_and(|(_, main)| is_worth(data_ns(main), main))
+        let Some((_, main)) = training(self) else { return false };
+        is_worth(data_ns(main), main)
     }
 
     /// Whether the main thread waits for a CPU for a substantial part of its time: other threads, of its own too,
     /// have them.
     pub fn waits_for_cpu(&self) -> bool {
-        shown(self).is_some_and(|(_, main)| {
-            let waits = main.off_cpu.iter().filter(|of| of.reason == OffCpuReason::Cpu);
-            is_worth(sum_of(waits), main)
-        })
+        let Some((_, main)) = shown(self) else { return false };
+        let waits = main.off_cpu.iter().filter(|of| of.reason == OffCpuReason::Cpu);
+        is_worth(sum_of(waits), main)
     }
 }
 
 /// The changes, the largest saving first.
 pub(super) fn advice(report: &Report) -> Vec<Advice> {
-    let Some((cpu, main)) = shown(report) else {
-        return Vec::new();
-    };
+    let Some((cpu, main)) = shown(report) else { return Vec::new() };
     let cpus = report.traces.get(cpu.trace).and_then(|trace| trace.cpus);
     let idle = |of: fn(IdleCause) -> bool| idle_ns(report, cpu, of);
     let data = match &main.loading {
@@ -66,10 +64,11 @@ pub(super) fn advice(report: &Report) -> Vec<Advice> {
         .chain(lock)
         .filter_map(|(id, (waited_ns, remedy), idle_ns)| {
             let at_most_ns = idle_ns.map_or(waited_ns, |idle_ns| waited_ns.min(idle_ns));
-            is_worth(at_most_ns, main).then(|| {
-                let words = words(&remedy, main, places, waited_ns);
-                words.advice(id, AdviceEffect::saves(at_most_ns))
-            })
+            if !is_worth(at_most_ns, main) {
+                return None;
+            }
+            let words = words(&remedy, main, places, waited_ns);
+            Some(words.advice(id, AdviceEffect::saves(at_most_ns)))
         })
         .collect();
     list.sort_by_key(|advice| Reverse(advice.effect.saves_at_most_ns));
@@ -84,11 +83,12 @@ fn training(report: &Report) -> Option<(&CpuReport, &MainThreadReport)> {
 
 /// Training's process; if no steps are known, the process that the report shows.
 fn shown(report: &Report) -> Option<(&CpuReport, &MainThreadReport)> {
-    training(report).or_else(|| {
-        let cpu = shown_process(report)?;
-        let main = cpu.main_thread.as_ref().filter(|main| main.interval_ns >= LONG_NS)?;
-        Some((cpu, main))
-    })
+    if let Some(training) = training(report) {
+        return Some(training);
+    }
+    let cpu = shown_process(report)?;
+    let main = cpu.main_thread.as_ref()?;
+    if main.interval_ns >= LONG_NS { Some((cpu, main)) } else { None }
 }
 
 fn is_worth(ns: u64, main: &MainThreadReport) -> bool {
@@ -119,7 +119,7 @@ fn first_workers<'a>(
     cpus: Option<u32>,
 ) -> WaitRemedy<'a> {
     let rest_ns = beyond(main.interval_ns, loading_ns).max(1);
-    let spare = cpus.map_or(u64::MAX, |cpus| u64::from(cpus).saturating_sub(1));
+    let spare = if let Some(cpus) = cpus { u64::from(cpus).saturating_sub(1) } else { u64::MAX };
     let workers = loading_ns.div_ceil(rest_ns).min(spare);
     WaitRemedy::FirstWorkers { workers: (workers > 0).then_some(workers), line, line_ns }
 }
@@ -129,9 +129,8 @@ fn data_remedy(main: &MainThreadReport, cpus: Option<u32>) -> Option<WaitRemedy<
         (Some(workers), _) => workers_remedy(main, workers, cpus),
         (None, Some(threads)) => {
             let (line, _) = threads.longest_line()?;
-            let share = threads.cpu_ns as f64 / threads.waited_ns.max(1) as f64;
-            (share >= CAUSE_RATIO)
-                .then_some(WaitRemedy::OtherThread { share: share.min(1.0), line })
+            let share = (threads.cpu_ns as f64 / threads.waited_ns.max(1) as f64).min(1.0);
+            if share >= CAUSE_RATIO { Some(WaitRemedy::OtherThread { share, line }) } else { None }
         }
         (None, None) => None,
     }
@@ -140,14 +139,16 @@ fn data_remedy(main: &MainThreadReport, cpus: Option<u32>) -> Option<WaitRemedy<
 fn gil_remedy(main: &MainThreadReport) -> Option<(u64, WaitRemedy<'_>)> {
     let gil = main.gil.as_ref()?;
     let (line, _) = gil.longest_line()?;
-    let share = gil.cpu_ns as f64 / gil.waited_ns.max(1) as f64;
-    let share = Some(share.min(1.0)).filter(|share| *share >= CAUSE_RATIO)?;
-    Some((gil.waited_ns, WaitRemedy::Gil { share, line }))
+    let share = (gil.cpu_ns as f64 / gil.waited_ns.max(1) as f64).min(1.0);
+    if share >= CAUSE_RATIO { Some((gil.waited_ns, WaitRemedy::Gil { share, line })) } else { None }
 }
 
 fn lock_remedy(main: &MainThreadReport) -> Option<(u64, WaitRemedy<'_>)> {
     let lock = main.lock.as_ref()?;
-    let did = lock.longest().filter(|did| did.share >= CAUSE_RATIO)?;
+    let did = lock.longest()?;
+    if did.share < CAUSE_RATIO {
+        return None;
+    }
     let waits = main.off_cpu.iter().filter(|of| of.reason == OffCpuReason::Lock && !of.for_data);
     // A thread that is joined is waited for by a lock too.
     let waits = waits.filter(|of| of.time_ns <= lock.waited_ns);
@@ -184,8 +185,8 @@ fn workers_remedy<'a>(
     let most = most.filter(|(_, ns, ..)| *ns >= workers.collecting_ns);
     let collecting = share(workers.collecting_ns);
     let Some((did, ns, line, line_ns)) = most else {
-        let is_cause = collecting >= CAUSE_RATIO;
-        return is_cause.then_some(WaitRemedy::CollectLess { workers: now, share: collecting });
+        let less = WaitRemedy::CollectLess { workers: now, share: collecting };
+        return if collecting >= CAUSE_RATIO { Some(less) } else { None };
     };
     let did = OthersDid { did, share: share(ns), line, line_share: share(line_ns) };
     // One of several workers may do all the work.
@@ -197,18 +198,15 @@ fn workers_remedy<'a>(
     }
     let enough = enough_workers(main, workers);
     // While training waits, it needs no CPU.
-    let most = cpus.filter(|_| did.did.is_none()).map(u64::from);
-    Some(match most {
-        Some(most) if most <= now => {
-            WaitRemedy::NoCpuLeft { workers: now, waiting: None, cpus, line }
-        }
-        most => WaitRemedy::MoreWorkers {
-            now,
-            enough: most.map_or(enough, |most| enough.min(most)),
-            of_cpus: cpus.filter(|_| most.is_some_and(|most| most < enough)),
-            did,
-        },
-    })
+    let most = match cpus {
+        Some(cpus) if did.did.is_none() => u64::from(cpus),
+        _ => u64::MAX,
+    };
+    if most <= now {
+        return Some(WaitRemedy::NoCpuLeft { workers: now, waiting: None, cpus, line });
+    }
+    let of_cpus = if most < enough { cpus } else { None };
+    Some(WaitRemedy::MoreWorkers { now, enough: enough.min(most), of_cpus, did })
 }
 
 fn sum_of<'a>(waits: impl IntoIterator<Item = &'a OffCpuLine>) -> u64 {

@@ -143,8 +143,8 @@ fn leave(report: &Report) -> AdviceText {
 
 /// Whether the explicit calls belong to a library that has no switch for them: nothing to change.
 pub(crate) fn is_of_others(report: &Report) -> bool {
-    places::explicit_line(report)
-        .is_some_and(|line| line.library && places::caller_switch(&line.file).is_none())
+    let Some(line) = places::explicit_line(report) else { return false };
+    line.library && places::caller_switch(&line.file).is_none()
 }
 
 /// Objects and memory freed by one call of the costliest line: `600 objects and 287 KiB`; `None` if there are none.
@@ -214,9 +214,11 @@ fn after_set_up(report: &Report) -> &'static str {
 }
 
 fn freeze(report: &Report) -> AdviceText {
-    let explicit = freed_by_calls(report).map_or(String::new(), |(site, _)| {
+    let explicit = if let Some((site, _)) = freed_by_calls(report) {
         format!(": each {} traverses all loaded objects", super::cleanup::cleanup_call(site))
-    });
+    } else {
+        String::new()
+    };
     AdviceText {
         action: format!("gc.freeze() after set-up{explicit}"),
         why: format!(
@@ -269,19 +271,17 @@ fn planned(report: &Report) -> AdviceText {
             automatic(report),
             library_switch(report).map_or(String::new(), |switch| format!(" {switch}")),
         ),
-        code: callback::of(report).map_or_else(
-            || {
-                format!(
-                    "import gc\n\
-                     gc.disable()\n\
-                     for step, batch in enumerate(loader):\n\
-                     \x20   train_step(batch)\n\
-                     \x20   if step % {STEPS} == 0:   # the same step on every rank\n\
-                     \x20       gc.collect()"
-                )
-            },
-            |callback| callback.planned(STEPS),
-        ),
+        code: match callback::of(report) {
+            Some(callback) => callback.planned(STEPS),
+            None => format!(
+                "import gc\n\
+                 gc.disable()\n\
+                 for step, batch in enumerate(loader):\n\
+                 \x20   train_step(batch)\n\
+                 \x20   if step % {STEPS} == 0:   # the same step on every rank\n\
+                 \x20       gc.collect()"
+            ),
+        },
         risk: "Garbage in cycles waits for the next collection, and tensors in it keep their GPU memory until \
                then: choose the interval by the memory."
             .to_owned(),
@@ -409,9 +409,7 @@ fn break_cycles(report: &Report) -> AdviceText {
         };
     }
     let garbage = report.judged_process().and_then(|process| process.garbage.as_ref());
-    let Some(garbage) = garbage else {
-        return AdviceText::default();
-    };
+    let Some(garbage) = garbage else { return AdviceText::default() };
     let (why, code) = match &garbage.verdict {
         Some(main) => (broken_cycles::why(main), broken_cycles::code(garbage, main)),
         None => (
@@ -428,7 +426,7 @@ fn break_cycles(report: &Report) -> AdviceText {
 }
 
 fn dump_hang(report: &Report) -> AdviceText {
-    let pid = report.judged_process().map_or(0, |process| process.pid);
+    let pid = if let Some(process) = report.judged_process() { process.pid } else { 0 };
     AdviceText {
         action: format!(
             "gctrace dump -p {pid} while it hangs: the line of a finalizer or callback, and the reason why it waits"
@@ -475,7 +473,9 @@ pub(super) fn needed(report: &Report) -> String {
         .flat_map(|cleanup| &cleanup.sites)
         .filter(|site| site.verdict == CleanupVerdict::FreesCycles)
         .max_by_key(|site| site.freed_bytes.max(site.device_bytes));
-    needed.map_or_else(String::new, |site| {
+    if let Some(site) = needed {
         format!(" Not all are useless. {}", super::cleanup::cleanup_verdict(site))
-    })
+    } else {
+        String::new()
+    }
 }

@@ -133,7 +133,7 @@ fn remedy(shape: CycleShape) -> &'static str {
 
 /// `break app.Node.children -> ... -> back (FILE:10): clear one of the references when the work is done`.
 pub(super) fn action(garbage: &GarbageReport) -> String {
-    let main = garbage.verdict.as_ref().map_or(&[][..], |main| &main.cycles);
+    let main = if let Some(main) = &garbage.verdict { &main.cycles } else { &[][..] };
     let cycles: Vec<&GarbageCycle> = garbage.cycles.iter().flatten().collect();
     if let Some(first) = main.iter().find_map(|index| cycles.get(*index)) {
         let from =
@@ -174,10 +174,10 @@ fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
     else {
         return ("its garbage".to_owned(), CycleShape::Other);
     };
-    let born = kind
-        .births
-        .as_ref()
-        .map_or(String::new(), |births| format!(", {}", cycles::births(births)));
+    let born = match kind.births.as_ref() {
+        Some(births) => format!(", {}", cycles::births(births)),
+        None => String::new(),
+    };
     (format!("{}{born}", cycles::kind_within(&kind.name, usize::MAX)), shape)
 }
 

@@ -51,7 +51,10 @@ fn young_ns_each(report: &Report, process: &ProcessReport) -> Option<u64> {
     let [young, ..] = process.by_generation;
     let each_ns = young.time_ns.checked_div(process.pressure.as_ref()?.net_containers)?;
     let are_most = young.time_ns > process.paused_ns / 2;
-    (recorded.mode == RecordingMode::Ebpf && are_most && each_ns >= LONG_NS).then_some(each_ns)
+    if recorded.mode != RecordingMode::Ebpf || !are_most || each_ns < LONG_NS {
+        return None;
+    }
+    Some(each_ns)
 }
 
 fn of(report: &Report, kind: CalledKind) -> String {
@@ -59,7 +62,7 @@ fn of(report: &Report, kind: CalledKind) -> String {
         let called = || process.called.iter().filter(|called| called.kind == kind);
         let time_ns = crate::time::sum(called().map(|called| called.time_ns));
         let share = time_ns as f64 / process.observed_ns.max(1) as f64;
-        (share >= WORTH).then_some((time_ns, share, called().next()?))
+        if share >= WORTH { Some((time_ns, share, called().next()?)) } else { None }
     });
     let Some((time_ns, share, most)) = each.max_by_key(|(time_ns, ..)| *time_ns) else {
         return String::new();

@@ -40,12 +40,19 @@ pub fn memory_in_short(report: &Report) -> Option<String> {
         return Some(copies(report));
     }
     let advised = report.advice.iter().any(|advice| advice.id == AdviceId::CollectSometimes);
-    let facts = Facts::of(report).filter(|_| advised)?;
+    if !advised {
+        return None;
+    }
+    let facts = Facts::of(report)?;
     let (why, rise) = facts.uncollected()?;
     let freed = report.phases.as_ref().and_then(|phases| phases.exit.freed_objects);
-    let freed = freed.filter(|freed| *freed > 0).map_or(String::new(), |freed| {
+    let freed = if let Some(freed) = freed
+        && freed > 0
+    {
         format!(" Collections at the exit freed {}.", counted(freed, "object"))
-    });
+    } else {
+        String::new()
+    };
     Some(format!("{} while {}.{freed}", rose(&rise), reason(why, &facts)))
 }
 
@@ -56,7 +63,10 @@ pub fn resident_in_short(report: &Report) -> Option<String> {
     let is_said = report.advice.iter().any(|advice| {
         advice.id == AdviceId::FindHolders || advice.effect.gives_back_at_most_bytes.is_some()
     });
-    let facts = Facts::of(report).filter(|_| is_innocent && !is_said)?;
+    if !is_innocent || is_said {
+        return None;
+    }
+    let facts = Facts::of(report)?;
     Some(format!(
         "{} are resident. If that is more than it should be: gctrace heap -p {} while it runs, then gctrace heap \
          dominators, names what holds it.",
@@ -148,8 +158,10 @@ pub(super) fn collect_sometimes(report: &Report) -> AdviceText {
         Uncollected::Promoted => {
             let [zero, one, ..] = facts.process.by_generation;
             let young = u8::from(one.count > zero.count);
-            let line = places::explicit_line(report)
-                .map_or(String::new(), |line| format!(" at {}", paths::place(line)));
+            let line = match places::explicit_line(report) {
+                Some(line) => format!(" at {}", paths::place(line)),
+                None => String::new(),
+            };
             format!("replace the gc.collect({young}){line} by gc.collect() every {UNITS} {unit}")
         }
         Uncollected::Raised => format!(
@@ -183,7 +195,7 @@ pub(super) fn collect_sometimes(report: &Report) -> AdviceText {
 
 pub(super) fn find_holders(report: &Report) -> AdviceText {
     let process = report.judged_process();
-    let pid = process.map_or("PID".to_owned(), |process| process.pid.to_string());
+    let pid = if let Some(process) = process { process.pid.to_string() } else { "PID".to_owned() };
     if let Some(rise) = Facts::of(report).and_then(|facts| facts.rises_shortly()) {
         return AdviceText {
             action: format!(
@@ -199,9 +211,11 @@ pub(super) fn find_holders(report: &Report) -> AdviceText {
         };
     }
     let born = process.and_then(|process| process.trend.as_ref()?.lines.first());
-    let born = born.map_or(String::new(), |line| {
+    let born = if let Some(line) = born {
         format!(" (most are born at {})", paths::place(&line.location))
-    });
+    } else {
+        String::new()
+    };
     AdviceText {
         action: format!(
             "find what holds the objects that pile up{born}: gctrace heap -p PID while it runs, then \
@@ -241,14 +255,16 @@ pub(super) fn trim_heap(report: &Report) -> AdviceText {
 /// Memory copied by forked processes: `Its 2 forked processes copied up to 62 MiB each of what they shared`; empty if
 /// unknown.
 fn copies(report: &Report) -> String {
-    report.totals.copied.map_or(String::new(), |copied| {
+    if let Some(copied) = report.totals.copied {
         format!(
             "{} copied up to {} each of the memory shared with their parent, {} in all.",
             counted(copied.processes, "forked process"),
             bytes(copied.most_bytes),
             bytes(copied.bytes)
         )
-    })
+    } else {
+        String::new()
+    }
 }
 
 pub(super) fn share_buffers(report: &Report) -> AdviceText {

@@ -85,23 +85,30 @@ pub(super) fn explicit(report: &Report) -> Option<String> {
         })
         .collect();
     let more = if lines.len() > NAMED { ", and others" } else { "" };
-    (!named.is_empty()).then(|| format!(" The calls come from {}{more}.", named.join("; ")))
+    if named.is_empty() {
+        return None;
+    }
+    Some(format!(" The calls come from {}{more}.", named.join("; ")))
 }
 
 /// The line that triggers the most time of automatic full collections, if one stands out.
 pub(super) fn automatic_full(report: &Report) -> String {
     let of_kind = |lines: &'_ LinesReport| lines.automatic_full_total;
-    dominant_line(report, |lines| &lines.automatic_full, of_kind)
-        .map_or_else(String::new, |sentence| format!(" {sentence}."))
+    match dominant_line(report, |lines| &lines.automatic_full, of_kind) {
+        Some(sentence) => format!(" {sentence}."),
+        None => String::new(),
+    }
 }
 
 /// The line that triggers the most time of automatic partial collections, if one stands out.
 pub(super) fn automatic_partial(report: &Report) -> String {
     let of_kind = |lines: &'_ LinesReport| lines.automatic_partial_total;
     let sentence = dominant_line(report, |lines| &lines.automatic_partial, of_kind);
-    sentence.map_or_else(String::new, |sentence| {
+    if let Some(sentence) = sentence {
         format!(" {sentence}: allocating fewer containers there means fewer collections.")
-    })
+    } else {
+        String::new()
+    }
 }
 
 /// The first line's share of the collections of a kind, in training if that is known.
@@ -118,11 +125,12 @@ fn dominant_line(
         Some(_) => " in training",
         None => "",
     };
-    (all_ns > 0 && share >= MOST).then(|| {
-        format!(
-            "{} of the time of these collections{when} was triggered by {}",
-            percent(share),
-            place(&line.location)
-        )
-    })
+    if all_ns == 0 || share < MOST {
+        return None;
+    }
+    Some(format!(
+        "{} of the time of these collections{when} was triggered by {}",
+        percent(share),
+        place(&line.location)
+    ))
 }

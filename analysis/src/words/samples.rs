@@ -65,7 +65,10 @@ impl fmt::Display for ThreadUse {
 /// `None` if no times off the CPU were recorded.
 pub fn main_thread_times(report: &Report) -> Option<(u64, Vec<(ThreadUse, u64)>)> {
     let cpu = shown_process(report)?;
-    let main = cpu.main_thread.as_ref().filter(|main| main.interval_ns >= LONG_NS)?;
+    let main = cpu.main_thread.as_ref()?;
+    if main.interval_ns < LONG_NS {
+        return None;
+    }
     let ns = |samples: u64| times(samples, 1_000_000_000) / cpu.hertz.max(1);
     let collecting_ns = sum([ns(main.samples_in_pauses), main.off_cpu_in_pauses_ns]);
     let running_ns = ns(beyond(main.samples, main.samples_in_pauses));
@@ -87,14 +90,17 @@ pub fn main_thread_times(report: &Report) -> Option<(u64, Vec<(ThreadUse, u64)>)
 
 /// The process that the verdict names, if it names one.
 pub(crate) fn shown_process(report: &Report) -> Option<&CpuReport> {
-    if let Some(judged) = report.phases.as_ref().filter(|_| report.totals.processes > 1) {
+    if report.totals.processes > 1
+        && let Some(judged) = report.phases.as_ref()
+    {
         return report.cpu.iter().find(|cpu| (cpu.trace, cpu.pid) == (judged.trace, judged.pid));
     }
-    let waits =
-        |cpu: &&CpuReport| cpu.main_thread.as_ref().is_some_and(|main| main.workers.is_some());
-    let trains = |cpu: &&CpuReport| cpu.main_thread.as_ref().is_some_and(|main| main.training);
-    let mut all = report.cpu.iter();
-    all.clone().find(trains).or(all.find(waits)).or(report.cpu.first())
+    let mut all = report.cpu.iter().filter_map(|cpu| Some((cpu, cpu.main_thread.as_ref()?)));
+    let trains = all.clone().find(|(_, main)| main.training);
+    match trains.or_else(|| all.find(|(_, main)| main.workers.is_some())) {
+        Some((cpu, _)) => Some(cpu),
+        None => report.cpu.first(),
+    }
 }
 
 fn cpu_by_line(cpu: &CpuReport, process: &str) -> String {
@@ -190,7 +196,7 @@ impl<'a> ShortPlaces<'a> {
     #[must_use]
     pub fn at(self, line: Option<&Location>) -> String {
         let place = |line| place(line).replacen(self.0, "", 1);
-        line.map_or_else(String::new, |line| format!(" at {}", place(line)))
+        if let Some(line) = line { format!(" at {}", place(line)) } else { String::new() }
     }
 }
 
@@ -198,7 +204,7 @@ impl<'a> ShortPlaces<'a> {
 fn mean_step(report: &Report) -> String {
     let phases = report.phases.as_ref();
     let mean = phases.and_then(|phases| phases.training.duration_ns.checked_div(phases.steps?));
-    mean.map_or_else(String::new, |mean_ns| format!(", {} a step", duration(mean_ns)))
+    if let Some(mean_ns) = mean { format!(", {} a step", duration(mean_ns)) } else { String::new() }
 }
 
 fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str, step: String) -> String {
@@ -223,11 +229,11 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str, step: St
                 (None, None) => None,
             },
             (_, OffCpuReason::Gil) => main.gil.as_ref().and_then(|of| holder_in_short(of, places)),
-            (_, OffCpuReason::Lock) => {
+            (_, OffCpuReason::Lock) => match &main.lock {
                 // The rest is for threads that are joined.
-                let lock = main.lock.as_ref().filter(|of| of.waited_ns > wait.time_ns / 2);
-                lock.and_then(|of| holder_in_short(of, places))
-            }
+                Some(of) if of.waited_ns > wait.time_ns / 2 => holder_in_short(of, places),
+                _ => None,
+            },
             _ => None,
         };
         let most = wait.longest.time_ns > wait.time_ns / 2;
@@ -275,15 +281,19 @@ pub(super) fn workers_in_short(
     } else {
         format!("each of its {} workers", workers.others)
     };
-    (!parts.is_empty()).then(|| format!(" (meanwhile {whose}: {})", parts.join(", ")))
+    if parts.is_empty() {
+        return None;
+    }
+    Some(format!(" (meanwhile {whose}: {})", parts.join(", ")))
 }
 
 /// ` (meanwhile another thread ran at loader.py:9 in spin)`.
 fn holder_in_short(threads: &MeanwhileReport, places: ShortPlaces<'_>) -> Option<String> {
     let did = threads.longest()?;
-    let does = did
-        .did
-        .map_or_else(|| "ran".to_owned(), |reason| format!("was {}", waiting(reason, false)));
+    let does = match did.did {
+        Some(reason) => format!("was {}", waiting(reason, false)),
+        None => "ran".to_owned(),
+    };
     Some(format!(" (meanwhile another thread {does}{})", places.at(Some(did.line))))
 }
 

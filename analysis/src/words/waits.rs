@@ -54,8 +54,11 @@ pub(crate) fn words(
         WaitRemedy::Lock { .. } => format!("{whose} waits {waited} for a lock."),
         _ => format!("Training's main thread waits {waited} for data."),
     };
-    let meanwhile = main.workers.as_ref().and_then(|of| workers_in_short(of, places));
-    let meanwhile = gctrace_units::if_known(meanwhile.filter(|_| main.loading.is_none()));
+    let meanwhile = match &main.workers {
+        Some(of) if main.loading.is_none() => workers_in_short(of, places),
+        _ => None,
+    };
+    let meanwhile = gctrace_units::if_known(meanwhile);
     AdviceText {
         action: format!("{change}: {evidence}."),
         why: format!("{waits}{}", sentence(&meanwhile)),

@@ -138,7 +138,7 @@ fn as_in_hta(work: &DeviceTimeline<'_>) -> Vec<TimedOp> {
     let ops = work.ops.iter().filter_map(|op| {
         let call = timeline.call(op);
         let kept = before_ns.is_none_or(|limit| call.is_some_and(|call| call.start_ns < limit));
-        kept.then(|| TimedOp::rounded(op, call))
+        if kept { Some(TimedOp::rounded(op, call)) } else { None }
     });
     let mut ops: Vec<TimedOp> = ops.collect();
     ops.sort_by_key(|op| op.start_ns);

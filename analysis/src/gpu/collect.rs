@@ -223,10 +223,8 @@ impl TimelineCollector {
 
     /// Whether a call of this thread was added.
     pub fn knows_thread(&self, pid: u32, tid: u32) -> bool {
-        let process = self.processes.get(&pid);
-        process.is_some_and(|process| {
-            !process.calls.is_empty() && process.thread_indices.contains_key(&tid)
-        })
+        let Some(process) = self.processes.get(&pid) else { return false };
+        !process.calls.is_empty() && process.thread_indices.contains_key(&tid)
     }
 
     /// Adds a Python function or an operator, in any order.
@@ -405,7 +403,7 @@ impl OperationOwners {
         }
         let of_call = |id: u64| {
             let behind = self.calls.partition_point(|call| (call.0, call.1) <= (id, start_ns));
-            let before = behind.checked_sub(1).and_then(|at| self.calls.get(at));
+            let before = gctrace_units::part(&self.calls, ..behind).last();
             let mut around = before.into_iter().chain(self.calls.get(behind));
             around.find(|call| call.0 == id).map(|call| call.2)
         };

@@ -61,9 +61,7 @@ impl KeptTimeline {
     /// The timeline as it was kept, unpacked if necessary.
     #[expect(clippy::expect_used, reason = "the bytes are those of `from`")]
     pub fn whole(&self) -> Cow<'_, Timeline> {
-        let Some(packed) = &self.packed else {
-            return Cow::Borrowed(&self.timeline);
-        };
+        let Some(packed) = &self.packed else { return Cow::Borrowed(&self.timeline) };
         let mut whole: Timeline = bitcode::decode(&packed.bytes).expect("invariant: encoded work");
         change_spans(&mut whole, unpack_span);
         Arc::make_mut(&mut whole.names).find_indices();
@@ -85,7 +83,7 @@ impl KeptTimeline {
     /// Number of operations.
     pub(crate) fn ops(&self) -> usize {
         let packed = self.packed.as_ref();
-        packed.map_or(self.timeline.ops.len(), |packed| packed.ops)
+        if let Some(packed) = packed { packed.ops } else { self.timeline.ops.len() }
     }
 
     /// Number of times in a model of it alone: one for its process, two for each call and operation.
@@ -98,13 +96,13 @@ impl KeptTimeline {
     /// As [`Timeline::window`].
     pub(crate) fn window(&self) -> FirstToLast {
         let packed = self.packed.as_ref();
-        packed.map_or_else(|| self.timeline.window(), |packed| packed.window)
+        if let Some(packed) = packed { packed.window } else { self.timeline.window() }
     }
 
     /// As [`Timeline::activity`].
     pub(crate) fn activity(&self) -> FirstToLast {
         let packed = self.packed.as_ref();
-        packed.map_or_else(|| self.timeline.activity(), |packed| packed.activity)
+        if let Some(packed) = packed { packed.activity } else { self.timeline.activity() }
     }
 }
 

@@ -90,7 +90,10 @@ const POINTS: u64 = 64;
 
 /// One entry per device; `None` without any.
 pub(crate) fn report(devices: Vec<DeviceLaunching>) -> Option<LaunchingReport> {
-    (!devices.is_empty()).then_some(LaunchingReport { basis: Basis::Measured, devices })
+    if devices.is_empty() {
+        return None;
+    }
+    Some(LaunchingReport { basis: Basis::Measured, devices })
 }
 
 /// `None` where no operation names its call.
@@ -207,7 +210,10 @@ struct DepthSlice {
 impl DepthSeries {
     /// `None` for no time at all.
     fn new(first_ns: u64, last_ns: u64) -> Option<Self> {
-        let length_ns = last_ns.checked_sub(first_ns).filter(|length| *length > 0)?;
+        if last_ns <= first_ns {
+            return None;
+        }
+        let length_ns = last_ns - first_ns;
         let slices = POINTS.min(length_ns) as usize;
         Some(Self { first_ns, length_ns, slices: vec![DepthSlice::default(); slices], zero_ns: 0 })
     }

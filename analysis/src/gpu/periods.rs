@@ -23,9 +23,7 @@ const REGULAR_OF_TEN: usize = 9;
 /// The steps of a timeline by its launches; empty if they are not periodic.
 pub(super) fn steps(timeline: &Timeline) -> Vec<StepSpan> {
     let anchor = busiest(timeline).and_then(|stream| anchor(timeline, stream));
-    let Some(calls) = anchor else {
-        return Vec::new();
-    };
+    let Some(calls) = anchor else { return Vec::new() };
     let calls = calls.iter().map(|call| &timeline.calls[*call]);
     let mut threads: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for call in calls {
@@ -95,7 +93,7 @@ fn anchor(timeline: &Timeline, stream: StreamIndex) -> Option<Vec<CallIndex>> {
     let found = rarest.iter().find_map(|(_, name)| {
         let places = places.get(name)?;
         let numbers: Vec<usize> = places.iter().map(|(place, _)| *place).collect();
-        is_regular(&numbers).then_some(places)
+        if is_regular(&numbers) { Some(places) } else { None }
     })?;
     found.iter().map(|(_, call)| *call).collect()
 }
@@ -105,9 +103,7 @@ fn anchor(timeline: &Timeline, stream: StreamIndex) -> Option<Vec<CallIndex>> {
 fn is_regular(places: &[usize]) -> bool {
     let pairs = places.iter().zip(places.iter().skip(1));
     let distances: Vec<usize> = pairs.map(|(this, next)| next - this).collect();
-    let Some(usual) = gctrace_stats::median_high(&mut distances.clone()) else {
-        return false;
-    };
+    let Some(usual) = gctrace_stats::median_high(&mut distances.clone()) else { return false };
     let regular = distances.iter().filter(|distance| **distance == usual).count();
     let all: usize = distances.iter().sum();
     usual >= SHORTEST

@@ -105,7 +105,7 @@ impl RankJob {
 pub fn jobs(timelines: &[&Timeline]) -> RankJobs {
     let firsts_ns = timelines.iter().map(|timeline| {
         let (first_ns, _) = timeline.window()?;
-        timeline.has_gpu_times().then_some(first_ns)
+        if timeline.has_gpu_times() { Some(first_ns) } else { None }
     });
     related(timelines, &firsts_ns.collect::<Vec<_>>())
 }
@@ -114,7 +114,7 @@ pub fn jobs(timelines: &[&Timeline]) -> RankJobs {
 pub(crate) fn jobs_of(timelines: &[&KeptTimeline]) -> RankJobs {
     let firsts_ns = timelines.iter().map(|kept| {
         let (first_ns, _) = kept.window()?;
-        kept.has_gpu_times().then_some(first_ns)
+        if kept.has_gpu_times() { Some(first_ns) } else { None }
     });
     let firsts_ns: Vec<Option<u64>> = firsts_ns.collect();
     let at_hand: Vec<&Timeline> = timelines.iter().map(|kept| kept.at_hand()).collect();
@@ -200,7 +200,7 @@ impl JobFinder<'_> {
         if again {
             drafts.retain(|draft| draft.members.len() > 1);
         }
-        again.then_some(alone)
+        if again { Some(alone) } else { None }
     }
 
     /// The clock of a timeline, `None` if the draft has its rank already.
@@ -225,9 +225,11 @@ impl JobFinder<'_> {
             members().find_map(|(other, offset)| Some(later(wall_apart(other, timeline)?, offset)))
         };
         // Without steps or a wall clock of its own, no other member has to be searched.
-        let by_steps = (!numbered.is_empty()).then(by_steps).flatten();
-        let by_wall = || timeline.unix_offset_ns.and_then(|_| by_wall());
-        let about = by_steps.or_else(by_wall);
+        let by_steps = if numbered.is_empty() { None } else { by_steps() };
+        let about = match by_steps {
+            None if timeline.unix_offset_ns.is_some() => by_wall(),
+            by_steps => by_steps,
+        };
         Some(about.map_or(ClockKnowledge::Unknown, ClockKnowledge::About))
     }
 

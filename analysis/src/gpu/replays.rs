@@ -96,12 +96,15 @@ impl JobReplays {
         let mut replays = Self { found: ranks::jobs_of(timelines), ..Self::default() };
         let paused = timelines.iter().any(|timeline| !timeline.pauses.is_empty());
         let too_large = |timestamps: Option<u64>| {
-            let timestamps = timestamps.filter(|timestamps| *timestamps > most)?;
+            let timestamps = timestamps?;
+            if timestamps <= most {
+                return None;
+            }
             Some(NotReplayed { timestamps, most })
         };
         let models = timelines.iter().map(|timeline| timeline.timestamps());
         if let Some(not_replayed) = too_large(models.max()) {
-            replays.not_replayed = Some(not_replayed).filter(|_| paused);
+            replays.not_replayed = if paused { Some(not_replayed) } else { None };
             return replays;
         }
         let at_hand: Vec<&Timeline> = timelines.iter().map(|kept| kept.at_hand()).collect();

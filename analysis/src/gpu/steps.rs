@@ -168,7 +168,7 @@ pub(crate) fn report(
     let left_out = with_steps.split_off(with_steps.len().min(PROCESSES)).len();
     let of_process = |(timeline, causes): &(&KeptTimeline, Option<&StepIdle>)| {
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
-        let idle = timeline.has_gpu_times().then(|| idle(&timeline.whole()));
+        let idle = if timeline.has_gpu_times() { Some(idle(&timeline.whole())) } else { None };
         ProcessStepTable::of(timeline, idle.as_deref(), *causes, full)?.report()
     };
     let processes: Vec<ProcessSteps> = with_steps.iter().filter_map(of_process).collect();
@@ -188,7 +188,7 @@ pub(crate) fn rows(
 ) -> Vec<ProcessStepRow> {
     let row = |(timeline, causes): (&KeptTimeline, Option<&StepIdle>)| {
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
-        let idle = timeline.has_gpu_times().then(|| idle(&timeline.whole()));
+        let idle = if timeline.has_gpu_times() { Some(idle(&timeline.whole())) } else { None };
         let table = ProcessStepTable::of(timeline, idle.as_deref(), causes, full)?;
         Some(ProcessStepRow {
             trace: timeline.trace,
@@ -241,7 +241,7 @@ impl<'a> ProcessStepTable<'a> {
                 number: span.number,
                 start_ns: span.start_ns,
                 duration_ns: duration_ns(span.start_ns, span.end_ns),
-                gc_ns: shows_gc.then_some(gc_ns),
+                gc_ns: if shows_gc { Some(gc_ns) } else { None },
                 full_collections: full.count() as u64,
                 gpu_idle_ns: idle.map(|idle| {
                     let within = |gaps: &Intervals| gaps.length_within(span.start_ns, span.end_ns);
@@ -261,7 +261,7 @@ impl<'a> ProcessStepTable<'a> {
         let first = self.spans.first()?;
         let length = self.lengths()?;
         let gc_ns = sum(self.steps.iter().filter_map(|step| step.gc_ns));
-        let gc_ns = self.shows_gc.then_some(gc_ns);
+        let gc_ns = if self.shows_gc { Some(gc_ns) } else { None };
         let idle_ns: Option<Vec<u64>> = self.steps.iter().map(|step| step.gpu_idle_ns).collect();
         Some(ProcessSteps {
             trace: timeline.trace,

@@ -84,13 +84,14 @@ impl<'a> CallActivity<'a> {
     /// Whether work may have been put into any stream after `from_ns` and before `to_ns`.
     pub(super) fn put_between(&self, from_ns: u64, to_ns: u64) -> bool {
         let begun = self.puts.partition_point(|put| put.from_ns < to_ns);
-        let latest = self.latest_to_ns[..begun].last();
-        latest.is_some_and(|latest| *latest > from_ns)
+        let Some(latest) = self.latest_to_ns[..begun].last() else { return false };
+        *latest > from_ns
     }
 
     /// Whether work was put into any stream before that time.
     pub(super) fn put_before(&self, at_ns: u64) -> bool {
-        self.puts.first().is_some_and(|put| put.from_ns < at_ns)
+        let Some(put) = self.puts.first() else { return false };
+        put.from_ns < at_ns
     }
 
     /// The first synchronizing call that starts at that time or later.

@@ -159,7 +159,10 @@ pub(crate) fn report(
 
 fn of_rule(rule: BoundsRule, all: &[PauseBounds]) -> Option<RuleBounds> {
     let sum = BoundsSum::of(all.iter().filter(|pause| pause.rule == rule));
-    (sum.pauses.count > 0).then_some(RuleBounds {
+    if sum.pauses.count == 0 {
+        return None;
+    }
+    Some(RuleBounds {
         rule,
         pauses: sum.pauses,
         at_least_ns: sum.at_least_ns,

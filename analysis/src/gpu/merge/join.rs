@@ -85,7 +85,7 @@ fn clock(
         aligned_by,
         offset_ns: offset.offset_ns,
         beyond_wall_clock_ns: 0,
-        error_ns: measured.then_some(offset.error_ns),
+        error_ns: if measured { Some(offset.error_ns) } else { None },
         error_basis: aligned_by.error_basis().to_owned(),
         matches: offset.matches,
         pauses: 0,
@@ -226,7 +226,7 @@ impl TimelineMerge<'_> {
 
     fn note_guesses(&mut self, clock: &mut ClockReport) {
         let guessed = self.guessed.drain(..);
-        let quiet = (clock.pauses == 0).then_some(MergeNote::NoCollection);
+        let quiet = if clock.pauses == 0 { Some(MergeNote::NoCollection) } else { None };
         clock.notes = guessed.chain(quiet).collect();
     }
 }

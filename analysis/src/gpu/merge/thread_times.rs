@@ -101,7 +101,7 @@ impl TimelinePair<'_> {
         }
         let all: usize = votes.values().sum();
         let (found, count) = votes.into_iter().max_by_key(|(_, count)| *count)?;
-        (count >= FEWEST_PAUSES && count * 2 > all).then_some(found)
+        if count >= FEWEST_PAUSES && count * 2 > all { Some(found) } else { None }
     }
 }
 
@@ -110,7 +110,7 @@ fn nearest<T>(all: &[T], at: u64, start: impl Fn(&T) -> u64) -> Option<&T> {
     let (before, behind) = all.split_at(all.partition_point(|one| start(one) < at));
     let around = before.last().into_iter().chain(behind.first());
     let near = around.min_by_key(|one| start(one).abs_diff(at))?;
-    (start(near).abs_diff(at) <= MATCH_NS.unsigned_abs()).then_some(near)
+    if start(near).abs_diff(at) <= MATCH_NS.unsigned_abs() { Some(near) } else { None }
 }
 
 /// The profiler records a collection between two callbacks, and gctrace at its function, inside or

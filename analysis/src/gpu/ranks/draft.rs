@@ -290,7 +290,8 @@ impl JobDraft {
 
     /// Whether a member has that rank.
     pub(super) fn has_rank(&self, timeline: &Timeline) -> bool {
-        timeline.rank.is_some_and(|rank| self.ranks.contains(&rank))
+        let Some(rank) = timeline.rank else { return false };
+        self.ranks.contains(&rank)
     }
 
     /// Whether the wall clocks of all members are within `apart_ns` of a timeline's.
@@ -300,11 +301,11 @@ impl JobDraft {
         offset_ns: i64,
         apart_ns: u64,
     ) -> bool {
-        let wall_ns = timeline.unix_offset_ns.zip(self.wall_ns);
-        wall_ns.is_none_or(|(unix_ns, (lowest, highest))| {
-            let difference = difference(unix_ns, offset_ns);
-            difference.abs_diff(lowest).max(difference.abs_diff(highest)) <= apart_ns
-        })
+        let Some((unix_ns, (lowest, highest))) = timeline.unix_offset_ns.zip(self.wall_ns) else {
+            return true;
+        };
+        let difference = difference(unix_ns, offset_ns);
+        difference.abs_diff(lowest).max(difference.abs_diff(highest)) <= apart_ns
     }
 
     /// Adds a timeline as [`JobDraft::fit`] found it to fit. `about`: the timeline.
@@ -376,9 +377,7 @@ impl JobDraft {
 
 /// Whether others of equally good fits could as well be meant as the first.
 fn is_ambiguous(fits: &[DraftFit], clock: ClockKnowledge) -> bool {
-    let Some(first) = fits.first() else {
-        return false;
-    };
+    let Some(first) = fits.first() else { return false };
     let apart = TOLERANCE_NS.unsigned_abs();
     let mut others = fits.iter().filter(|fit| fit.offset_ns.abs_diff(first.offset_ns) > apart);
     match clock {

@@ -216,9 +216,7 @@ fn are_related(ranks: &[PlacedRank<'_>], groups: &[KernelGroup]) -> bool {
     let certain = certain.filter(|(_, rank)| rank.is_certain);
     let certain: BTreeSet<usize> = certain.map(|(position, _)| position).collect();
     for together in groups.iter().map(|group| &group.ranks).chain([&certain]) {
-        let Some(first) = together.first() else {
-            continue;
-        };
+        let Some(first) = together.first() else { continue };
         for other in together {
             let (first, other) = (root(&related_to, *first), root(&related_to, *other));
             related_to[first.max(other)] = first.min(other);
@@ -247,7 +245,10 @@ impl KernelGroup {
             DraftCollective::begin(kernel, position, offset_ns)
         });
         let collectives: Vec<DraftCollective> = collectives.collect();
-        (!collectives.is_empty()).then_some(Self {
+        if collectives.is_empty() {
+            return None;
+        }
+        Some(Self {
             name,
             ranks: BTreeSet::from([position]),
             collectives,
@@ -268,7 +269,7 @@ impl KernelGroup {
             || self.ranks.is_disjoint(&other.ranks) && beside.agree(&all, &others, &pairs);
         pairs.retain(|(one, other)| self.collectives[*one].overlaps(&kernels[*other], 0));
         let enough = pairs.len() * 10 >= all.len().min(others.len()) * FEWEST_TENTHS;
-        (agree && (enough || self.name.is_some())).then_some(pairs)
+        if agree && (enough || self.name.is_some()) { Some(pairs) } else { None }
     }
 
     /// Whether both are of one communicator.
@@ -277,9 +278,7 @@ impl KernelGroup {
     /// ends must agree far better than the start times of their last rank vary, and better than their starts differ.
     /// `enough`: the evidence required, as a natural logarithm.
     fn verdict(&self, other: &Self, enough: f64) -> (GroupMatch, Vec<(usize, usize)>) {
-        let Some(pairs) = self.pairs(other) else {
-            return (GroupMatch::Other, Vec::new());
-        };
+        let Some(pairs) = self.pairs(other) else { return (GroupMatch::Other, Vec::new()) };
         let (mut apart, mut arrivals, mut lasts) = (Vec::new(), Vec::new(), Vec::new());
         for neighbors in pairs.windows(2) {
             let ends = |(one, there): (usize, usize)| {

@@ -236,7 +236,7 @@ fn transfer(
     let (caller, other): (u32, u32) = (caller.parse().ok()?, other.parse().ok()?);
     let known = group.is_some() || caller == rank;
     let (from, to) = if sends { (caller, other) } else { (other, caller) };
-    known.then(|| (sends, channel(from, to)))
+    if known { Some((sends, channel(from, to))) } else { None }
 }
 
 /// Torch's annotations of NCCL, by thread.

@@ -132,9 +132,9 @@ fn cause(devices: &[RankLedger], early: &[&LateSums]) -> Option<LateRank> {
         let most = devices.iter().max_by_key(|device| idle(&device.sums.late, cause))?;
         most.late_places.get(&cause).cloned()
     });
-    (late_ns > 0 && by_ns > 0).then(|| LateRank {
-        cause,
-        ratio: (by_ns as f64 / late_ns as f64).min(1.0),
-        place,
-    })
+    if late_ns > 0 && by_ns > 0 {
+        Some(LateRank { cause, ratio: (by_ns as f64 / late_ns as f64).min(1.0), place })
+    } else {
+        None
+    }
 }

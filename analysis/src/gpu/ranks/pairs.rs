@@ -136,9 +136,7 @@ pub(super) fn in_order(
     let beside = OffsetMatch { meetings, kernels: &kernels.collective, offset_ns };
     let mut found: Vec<ChainCandidate> = Vec::new();
     for (chain, members) in kernels.by_chain().iter().enumerate() {
-        let Some(first) = members.first() else {
-            continue;
-        };
+        let Some(first) = members.first() else { continue };
         let name = kernels.collective[*first].group;
         for (communicator, known) in communicators.iter().enumerate() {
             if known.name != name {
@@ -214,9 +212,10 @@ impl OffsetMatch<'_> {
                     break;
                 }
                 let off = other_ns.abs_diff(end_ns);
-                let nearer = next.is_some_and(|(next_ns, next)| {
-                    next.agrees(label) && next_ns.abs_diff(other_ns) < off
-                });
+                let nearer = match next {
+                    Some((next_ns, next)) => next.agrees(label) && next_ns.abs_diff(other_ns) < off,
+                    None => false,
+                };
                 if other.agrees(label) && !nearer && nearest.is_none_or(|(known, _)| off < known) {
                     nearest = Some((off, place));
                 }
@@ -262,9 +261,7 @@ impl OffsetMatch<'_> {
 
 /// How many of the timestamps are within the time of the others; both sorted.
 pub(super) fn within(timestamps: &[i64], others: &[i64]) -> usize {
-    let (Some(first), Some(last)) = (others.first(), others.last()) else {
-        return 0;
-    };
+    let (Some(first), Some(last)) = (others.first(), others.last()) else { return 0 };
     let first = later(*first, -TOLERANCE_NS);
     let last = later(*last, TOLERANCE_NS);
     let inside = timestamps.iter().filter(|timestamp| (first..=last).contains(*timestamp));

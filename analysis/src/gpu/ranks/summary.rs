@@ -198,7 +198,7 @@ fn rank(
         trace: timeline.trace as u64,
         pid: timeline.pid,
         clock_offset_ns: difference(member.offset_ns, first_ns),
-        clock_error_ns: aligned.then_some(member.error_ns),
+        clock_error_ns: if aligned { Some(member.error_ns) } else { None },
         clock_collectives: member.aligned_by,
         clock_ambiguous: member.ambiguous,
         pauses: timeline.pauses.len() as u64,

@@ -196,5 +196,5 @@ pub(super) fn paused_ns(timeline: &Timeline) -> u64 {
 }
 
 fn ratio(total_ns: i64, own_ns: i64) -> Option<f64> {
-    (own_ns > 0).then(|| total_ns as f64 / own_ns as f64)
+    if own_ns > 0 { Some(total_ns as f64 / own_ns as f64) } else { None }
 }

@@ -287,6 +287,6 @@ impl ReplayModel {
     /// A time of the network on the job's common clock.
     fn on_clock(&self, time_ns: i64) -> u64 {
         let first = self.inner.layouts.first();
-        first.map_or(0, |layout| layout.on_clock(time_ns))
+        if let Some(layout) = first { layout.on_clock(time_ns) } else { 0 }
     }
 }

@@ -197,7 +197,10 @@ impl<'a> BlockingEvidence<'a> {
     fn of_event(&self, call: CallIndex) -> Option<OpIndex> {
         let waits = &self.timeline.waits;
         let at = waits.partition_point(|wait| wait.call < call);
-        let wait = waits.get(at).filter(|wait| wait.call == call)?;
+        let wait = waits.get(at)?;
+        if wait.call != call {
+            return None;
+        }
         waits::event_op(wait, self.timeline, self.queues)
     }
 

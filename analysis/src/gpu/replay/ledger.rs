@@ -225,8 +225,9 @@ impl LedgerBook<'_> {
         for row in rows.iter_mut().filter(|_| !sample) {
             let worth_ns = device.span_ns / WORTH_A_CHANGE;
             let is_cause = row.time_ns >= device.idle_ns / WORTH_A_REMEDY;
-            let saves = row.saves_ns.filter(|saves_ns| is_cause && *saves_ns >= worth_ns);
-            row.remedy = saves.and_then(|_| idle::remedy(row, long_ns > row.time_ns / 2));
+            if is_cause && row.saves_ns >= Some(worth_ns) {
+                row.remedy = idle::remedy(row, long_ns > row.time_ns / 2);
+            }
         }
         let ops = &self.gaps.ops;
         let stream = |op: OpIndex| timeline.ops[op].stream;
@@ -383,7 +384,7 @@ impl LedgerBook<'_> {
             if time_ns >= measured.idle_ns.unsigned_abs() / WORTH_PLACING {
                 let unnamed_ns = places.get(&IdleLabel::default()).map(|place| place.time_ns);
                 row.places = self.places(cause, places, &mut all, measured);
-                if let Some(unnamed_ns) = unnamed_ns.filter(|_| cause == IdleCause::Host)
+                if let (Some(unnamed_ns), IdleCause::Host) = (unnamed_ns, cause)
                     && !self.causes.timeline.samples.is_empty()
                 {
                     let timeline = self.causes.timeline;

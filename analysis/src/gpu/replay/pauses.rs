@@ -162,12 +162,11 @@ fn waiting(chain: &CallChain, at_ns: u64, layout: &ReplayLayout) -> Option<HandO
     let hand_over = chain.hand_over(place)?;
     let (_, handed_over_ns) = layout.call_span(hand_over.source);
     let (from_ns, to_ns) = gap(chain, place, layout)?;
-    (place > 0 && from_ns <= at_ns && at_ns < handed_over_ns).then(|| HandOverWait {
-        edge: chain.into_start[place],
-        from_ns,
-        handed_over_ns,
-        to_ns,
-    })
+    if place > 0 && from_ns <= at_ns && at_ns < handed_over_ns {
+        Some(HandOverWait { edge: chain.into_start[place], from_ns, handed_over_ns, to_ns })
+    } else {
+        None
+    }
 }
 
 /// For each delay the part that is assigned to pauses.
@@ -214,7 +213,7 @@ impl ClaimedTime {
 fn gap(chain: &CallChain, place: usize, layout: &ReplayLayout) -> Option<(u64, u64)> {
     let (to, _) = layout.call_span(*chain.calls.get(place)?);
     let before = chain.before(place);
-    let from = before.map_or(0, |before| layout.call_span(before).1);
+    let from = if let Some(before) = before { layout.call_span(before).1 } else { 0 };
     Some((from.min(to), to))
 }
 
@@ -225,9 +224,7 @@ fn take(
     taken: &mut ClaimedTime,
     effect: &mut PauseEffect,
 ) {
-    let Some((from, to)) = gap(chain, place, layout) else {
-        return;
-    };
+    let Some((from, to)) = gap(chain, place, layout) else { return };
     if let Some(edge) = chain.into_start.get(place) {
         taken.take(*edge, from, to, effect);
     }
@@ -282,9 +279,7 @@ impl WaitingThread<'_> {
         let one = self.chain.python
             && gap(self.chain, first, layout).is_some_and(|(_, to)| to < effect.end_ns);
         let place = first + usize::from(one);
-        let Some((from, to)) = gap(self.chain, place, layout) else {
-            return;
-        };
+        let Some((from, to)) = gap(self.chain, place, layout) else { return };
         let through = to >= effect.end_ns;
         let switched = self.chain.hand_over(place).is_some();
         let besides_ns = covered.outside(from, to);
@@ -325,9 +320,7 @@ fn asked_later(
     effect: &mut PauseEffect,
 ) {
     let chain = &layout.chains[pause.thread.at()];
-    let Some(last) = chain.before(layout.first_from(chain, pause.start_ns)) else {
-        return;
-    };
+    let Some(last) = chain.before(layout.first_from(chain, pause.start_ns)) else { return };
     for (edge, waiting) in handed.get(&last).into_iter().flatten() {
         let ((_, from), (to, _)) = (layout.call_span(last), layout.call_span(*waiting));
         if to >= pause.end_ns {

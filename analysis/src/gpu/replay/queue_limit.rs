@@ -44,9 +44,7 @@ pub(super) fn learn(
         let launches = launches(queue, timeline, layout, &next, long_ns);
         let depth = limit(&launches);
         for launch in &launches {
-            let Some(done) = launch.place.checked_sub(depth) else {
-                continue;
-            };
+            let Some(done) = launch.place.checked_sub(depth) else { continue };
             let done = queue.ops[done];
             if layout.op_span(done).1 <= launch.returned_ns {
                 builder.edge(layout.op(done).1, launch.returned, 0);
@@ -69,7 +67,7 @@ fn long_ns(timeline: &Timeline) -> u64 {
         timeline.calls.iter().filter(|call| call.kind == CallEffect::Launch && call.timed);
     let mut lengths: Vec<u64> = launches.map(Call::duration_ns).collect();
     let median = gctrace_stats::median_high(&mut lengths);
-    median.map_or(LONG_NS, |median_ns| times(median_ns, LONG_FACTOR).max(LONG_NS))
+    if let Some(median_ns) = median { times(median_ns, LONG_FACTOR).max(LONG_NS) } else { LONG_NS }
 }
 
 fn launches(
@@ -82,13 +80,9 @@ fn launches(
     let mut done = 0;
     let mut launches = Vec::new();
     for (place, op) in queue.ops.iter().enumerate() {
-        let Some(index) = timeline.ops[*op].call else {
-            continue;
-        };
+        let Some(index) = timeline.ops[*op].call else { continue };
         let call = &timeline.calls[index];
-        let Some((returned, returned_ns)) = returned(index, call, layout, next) else {
-            continue;
-        };
+        let Some((returned, returned_ns)) = returned(index, call, layout, next) else { continue };
         let ended = |op: OpIndex| layout.op_span(op).1 <= returned_ns;
         while done < place && ended(queue.ops[done]) {
             done += 1;

@@ -77,7 +77,7 @@ impl ReplaySchedule {
         let last = spans.iter().map(|(_, end)| *end).max();
         let busy_ns = Intervals::from_iter(spans).length_ns();
         let span_ns = first.zip(last).map(|(first, last)| duration_ns(first, last));
-        span_ns.map_or(0, |span_ns| duration_ns(busy_ns, span_ns))
+        if let Some(span_ns) = span_ns { duration_ns(busy_ns, span_ns) } else { 0 }
     }
 
     /// The replayed time of a measured timestamp of a thread, for starts and ends of steps. `at_ns`
@@ -90,10 +90,10 @@ impl ReplaySchedule {
     fn shift_at(&self, layout: &ReplayLayout, thread: ThreadIndex, at_ns: u64) -> i64 {
         let rule = TimestampRule::of(layout, thread, at_ns);
         let at = layout.on_network(at_ns);
-        let by_ns = rule.paused.map_or(0, |edge| self.applied.before(edge, at_ns));
+        let by_ns = if let Some(edge) = rule.paused { self.applied.before(edge, at_ns) } else { 0 };
         let after = rule.after.map_or(at, |node| later(later(at, self.shift(node)), by_ns));
-        let no_earlier = rule.no_earlier.map_or(i64::MIN, |node| self.time(node));
-        let no_later = rule.no_later.map_or(i64::MAX, |node| self.time(node));
+        let no_earlier = if let Some(node) = rule.no_earlier { self.time(node) } else { i64::MIN };
+        let no_later = if let Some(node) = rule.no_later { self.time(node) } else { i64::MAX };
         difference(after.max(no_earlier).min(no_later), at)
     }
 

@@ -110,9 +110,7 @@ impl TypicalLatency {
             let mut before: Option<&Op> = None;
             for op in queue.ops.iter().map(|op| &timeline.ops[*op]) {
                 let previous = before.replace(op);
-                let Some(call) = timeline.call(op) else {
-                    continue;
-                };
+                let Some(call) = timeline.call(op) else { continue };
                 let kind = op.kind as usize;
                 match previous {
                     Some(previous) if call.start_ns <= previous.start_ns => {
@@ -136,9 +134,11 @@ impl TypicalLatency {
     pub(super) fn ready_ns(&self, op: &Op, stream_free_ns: u64, timeline: &Timeline) -> u64 {
         let of = |typical_ns: &ByKind<i64>| typical_ns[op.kind as usize].unsigned_abs();
         let by_stream_ns = after(stream_free_ns, of(&self.gap_ns));
-        timeline.call(op).map_or(by_stream_ns, |call| {
+        if let Some(call) = timeline.call(op) {
             after(call.start_ns, of(&self.launch_ns)).max(by_stream_ns)
-        })
+        } else {
+            by_stream_ns
+        }
     }
 }
 

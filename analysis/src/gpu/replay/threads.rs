@@ -76,7 +76,7 @@ impl UnblockedTime {
             return i64::MAX;
         }
         let found = self.low.binary_search_by_key(&call.function, |(of, _)| *of);
-        let low = found.map_or(i64::MAX, |at| self.low[at].1);
+        let low = if let Ok(at) = found { self.low[at].1 } else { i64::MAX };
         match call.kind {
             CallEffect::StreamSynchronize
             | CallEffect::DeviceSynchronize
@@ -128,7 +128,7 @@ impl<'a> HandOvers<'a> {
             // Shortly before, against how long it was quiet; the other one's work lies in between.
             let handed_over = self.pauses.outside(end, start);
             let near = end > from && handed_over <= self.pauses.outside(from, start) / 2;
-            near.then_some(source)
+            if near { Some(source) } else { None }
         };
         chain.calls.iter().enumerate().map(of).collect()
     }
@@ -157,10 +157,11 @@ impl<'a> HandOvers<'a> {
         let last = chain.before(behind)?;
         let (_, end) = self.layout.call_span(last);
         let next = chain.calls.get(behind);
-        let rested = next.is_none_or(|next| {
-            self.pauses.outside(end, self.layout.call_span(*next).0) >= quiet_ns
-        });
-        (end <= before_ns && rested).then_some((end, last))
+        let rested = match next {
+            Some(next) => self.pauses.outside(end, self.layout.call_span(*next).0) >= quiet_ns,
+            None => true,
+        };
+        if end <= before_ns && rested { Some((end, last)) } else { None }
     }
 }
 

@@ -38,7 +38,7 @@ impl TypicalGap {
         let usual = times.into_iter().filter(|(_, of)| of.len() >= FEWEST);
         let low_ns = usual.filter_map(|(kind, mut of)| {
             let low_ns = gctrace_stats::quantile(&mut of, 10)?;
-            (low_ns >= MIN_NS).then_some((kind, low_ns))
+            if low_ns >= MIN_NS { Some((kind, low_ns)) } else { None }
         });
         Self { low_ns: low_ns.collect() }
     }

@@ -66,7 +66,7 @@ fn from_trace(timeline: &Timeline, queues: &[StreamQueue]) -> Vec<WaitingPair> {
         let call = &timeline.calls[wait.call];
         let waiting = queues[wait.stream?.at()].first_from(call.start_ns)?;
         let pair = (event_op(wait, timeline, queues)?, waiting);
-        possible(timeline, pair).then_some(pair)
+        if possible(timeline, pair) { Some(pair) } else { None }
     };
     timeline.waits.iter().filter_map(pair).collect()
 }

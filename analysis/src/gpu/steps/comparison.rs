@@ -37,7 +37,7 @@ impl StepComparison {
         let mean_ns = |lengths: &[f64]| {
             let sum: f64 = lengths.iter().sum();
             let count = lengths.len();
-            (count > 0).then(|| signed(sum / count as f64).unsigned_abs())
+            if count > 0 { Some(signed(sum / count as f64).unsigned_abs()) } else { None }
         };
         let (with, without) = (these.len() as u64, others.len() as u64);
         let difference = bootstrap::difference(these, others).map(|estimate| StepDifference {
@@ -53,7 +53,7 @@ impl StepComparison {
             other_count: without,
             other_mean_ns: mean_ns(others),
             difference,
-            missing: difference.is_none().then_some(few.if_shown(shows_gc)),
+            missing: if difference.is_none() { Some(few.if_shown(shows_gc)) } else { None },
         }
     }
 }
@@ -96,7 +96,7 @@ impl MedianComparison {
             other_count,
             other_median_ns: median_low(&mut others),
             difference,
-            missing: difference.is_none().then_some(few.if_shown(shows_gc)),
+            missing: if difference.is_none() { Some(few.if_shown(shows_gc)) } else { None },
         }
     }
 }

@@ -124,7 +124,7 @@ impl HostActivity {
         let segments = self.threads.get(&thread).map_or(&[][..], Vec::as_slice);
         let at = segments.partition_point(|segment| segment.end_ns <= at_ns);
         let around = segments.get(at).filter(|segment| segment.start_ns <= at_ns);
-        around.map_or_else(IdleLabel::default, |segment| segment.label)
+        if let Some(segment) = around { segment.label } else { IdleLabel::default() }
     }
 
     /// Calls `each` with the segments of an interval of a thread between calls, in order and without
@@ -147,9 +147,7 @@ impl HostActivity {
         let mut at_ns = start_ns;
         for segment in &segments[first..] {
             let span = (segment.start_ns, segment.end_ns);
-            let Some((from, to)) = clipped([&span], at_ns, end_ns).next() else {
-                break;
-            };
+            let Some((from, to)) = clipped([&span], at_ns, end_ns).next() else { break };
             if from > at_ns {
                 each(host(at_ns, from));
             }
@@ -190,7 +188,7 @@ fn flat(mut ranges: Vec<HostRange>) -> Vec<HostSegment> {
     for range in ranges {
         flat.close_until(range.start_ns);
         flat.emit(range.start_ns);
-        let range = flat.open.last().map_or(range, |outer| range.inside(outer));
+        let range = if let Some(outer) = flat.open.last() { range.inside(outer) } else { range };
         flat.open.push(range);
     }
     flat.close_until(u64::MAX);
@@ -220,9 +218,7 @@ impl FlatRanges {
     fn emit(&mut self, until_ns: u64) {
         let start_ns = self.at_ns;
         self.at_ns = start_ns.max(until_ns);
-        let Some(inner) = self.open.last().filter(|_| start_ns < until_ns) else {
-            return;
-        };
+        let (true, Some(inner)) = (start_ns < until_ns, self.open.last()) else { return };
         let cause = inner.cause.unwrap_or(IdleCause::Host);
         match self.segments.last_mut() {
             Some(last)

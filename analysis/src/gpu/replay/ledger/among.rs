@@ -63,7 +63,8 @@ impl LateSums {
     pub(super) fn place(&self, cause: IdleCause) -> Option<IdleLabel> {
         let places = self.places.iter().filter(|((of, _), _)| *of == cause);
         let most = places.max_by_key(|((_, label), time_ns)| (**time_ns, *label));
-        most.map(|((_, label), _)| *label).filter(|label| *label != IdleLabel::default())
+        let label = most.map(|((_, label), _)| *label)?;
+        if label != IdleLabel::default() { Some(label) } else { None }
     }
 }
 

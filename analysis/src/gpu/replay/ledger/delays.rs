@@ -103,7 +103,7 @@ impl DelayCauses<'_> {
 
     /// The call that enqueued an operation, as its place.
     pub(super) fn launch_label(&self, op: &Op) -> IdleLabel {
-        op.call.map_or_else(IdleLabel::default, |call| self.label_of(call))
+        if let Some(call) = op.call { self.label_of(call) } else { IdleLabel::default() }
     }
 
     /// The times between calls.
@@ -151,9 +151,7 @@ impl DelayCauses<'_> {
         paused_ns: i64,
         delays: &mut Vec<CausedDelay>,
     ) {
-        let Some(edge) = edge else {
-            return;
-        };
+        let Some(edge) = edge else { return };
         let mut left_ns = self.network.delay_at(edge).max(0);
         let mut take = |cause, label, length_ns: i64| {
             let taken_ns = length_ns.clamp(0, left_ns);
@@ -221,12 +219,12 @@ impl DelayCauses<'_> {
                 return None;
             }
             let (own_end, waited) = (self.end_of(before), self.end_of(call));
-            let blocked = Some(own_end).filter(|end| self.waits_for_ops(*end));
+            let blocked = if self.waits_for_ops(own_end) { Some(own_end) } else { None };
             let done = pageable.get(&before).map(|op| self.network.place(self.layout.op(*op).1));
             let copied_ns = [blocked, done].into_iter().flatten();
             let copied_ns = copied_ns.map(|at| self.network.measured_at(at)).max()?;
             let had_ended = |end: &NetworkWait| self.network.measured_at(end.from) <= copied_ns;
-            self.ops_of(waited).all(|end| had_ended(&end)).then_some((call, before))
+            if self.ops_of(waited).all(|end| had_ended(&end)) { Some((call, before)) } else { None }
         });
         pairs.collect()
     }
@@ -294,10 +292,12 @@ impl DelayCauses<'_> {
     /// The function of a call, or the copy that it started, and the code around it.
     pub(super) fn label_of(&self, index: CallIndex) -> IdleLabel {
         let call = &self.timeline.calls[index];
-        let copied = self.copied.get(&index).filter(|_| call.kind.idle_cause() == IdleCause::Copy);
-        let function = copied.copied().or(Some(call.function));
+        let function = match self.copied.get(&index) {
+            Some(copied) if call.kind.idle_cause() == IdleCause::Copy => *copied,
+            _ => call.function,
+        };
         let around = self.activity.label(call.thread, call.start_ns);
         let python = around.python.or_else(|| self.lines.line(index, call));
-        IdleLabel { function, python, ..around }
+        IdleLabel { function: Some(function), python, ..around }
     }
 }

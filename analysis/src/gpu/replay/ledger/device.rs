@@ -29,7 +29,9 @@ impl DeviceGaps {
         let mut end_ns = None;
         for (place, op) in ops.iter().enumerate() {
             let (from, to) = layout.op_span(*op);
-            if let Some(end_ns) = end_ns.filter(|end_ns| *end_ns < from) {
+            if let Some(end_ns) = end_ns
+                && end_ns < from
+            {
                 gaps.push((place, from - end_ns));
             } else if let Some((ender, _)) = gaps.last_mut()
                 && layout.op_span(ops[*ender]).0 == from

@@ -88,7 +88,7 @@ pub(super) fn unseen_functions(timeline: &Timeline) -> HashMap<OpIndex, CallInde
         let before_ns = launched_ns.insert(op.stream, call.start_ns).unwrap_or_default();
         let place = unseen.partition_point(|(start_ns, _)| *start_ns < call.start_ns);
         let (start_ns, function) = unseen.get(place.checked_sub(1)?)?;
-        (*start_ns >= before_ns).then_some((at, *function))
+        if *start_ns >= before_ns { Some((at, *function)) } else { None }
     });
     after.collect()
 }
@@ -120,7 +120,7 @@ impl CallPlaces {
             let calls = by_thread.get(&thread)?;
             let after = calls.partition_point(|(start_ns, ..)| *start_ns <= at_ns);
             let (_, end_ns, index) = calls.get(after.checked_sub(1)?)?;
-            (at_ns < *end_ns).then_some(*index)
+            if at_ns < *end_ns { Some(*index) } else { None }
         };
         let mut own = HashMap::new();
         let waits = timeline.code.iter().filter(|code| code.kind == HostCodeKind::Function);
@@ -143,7 +143,7 @@ impl CallPlaces {
             let all: usize = names.values().sum();
             let (name, most) = names.into_iter().max_by_key(|(_, count)| *count)?;
             let nearly = most as f64 >= Self::NEARLY_ALL * all as f64;
-            (all >= Self::ENOUGH && nearly).then_some((function, name))
+            if all >= Self::ENOUGH && nearly { Some((function, name)) } else { None }
         });
         Self { usual: usual.collect(), own }
     }

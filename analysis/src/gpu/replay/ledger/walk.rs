@@ -57,7 +57,7 @@ impl DelayCauses<'_> {
             left_ns = left_ns.min(self.network.measured_at(wait.from).max(start_ns));
             at = wait.from;
         }
-        walked.before = Some(at).filter(|_| left_ns <= start_ns);
+        walked.before = if left_ns <= start_ns { Some(at) } else { None };
         let known_ns = sum(walked.parts.iter().map(|part| part.length_ns));
         let length_ns = duration_ns(known_ns, length_ns);
         if length_ns > 0 {
@@ -89,9 +89,7 @@ impl DelayCauses<'_> {
                 break *known;
             }
             passed.push(at);
-            let Some(wait) = self.network.decisive(at) else {
-                break None;
-            };
+            let Some(wait) = self.network.decisive(at) else { break None };
             let may_be = match self.kinds.at(at) {
                 NodeKind::CallEnd(call) => self.timeline.calls[call].kind.idle_cause() == cause,
                 NodeKind::CallStart(_) => between.contains(&cause),
@@ -101,7 +99,9 @@ impl DelayCauses<'_> {
             let mut label = None;
             if may_be {
                 self.parts(at, &wait, |part| {
-                    label = label.or(Some(part.label).filter(|_| part.cause == cause));
+                    if part.cause == cause {
+                        label.get_or_insert(part.label);
+                    }
                 });
             }
             if let Some(label) = label {
@@ -112,7 +112,7 @@ impl DelayCauses<'_> {
         met.extend(passed.into_iter().map(|at| ((cause, at), found)));
         let (time_ns, label) = found?;
         let since_ns = difference(self.network.measured_at(start), time_ns);
-        (since_ns <= FARTHEST_NS).then_some(label)
+        if since_ns <= FARTHEST_NS { Some(label) } else { None }
     }
 
     /// Calls `each` with the parts of one wait.
@@ -190,7 +190,8 @@ impl DelayCauses<'_> {
 
     /// The call that launched the function of the host before an operation, if its times are unknown.
     fn unseen_function(&self, op: OpIndex) -> IdleLabel {
-        self.unseen.get(&op).map_or_else(IdleLabel::default, |call| self.label_of(*call))
+        let Some(call) = self.unseen.get(&op) else { return IdleLabel::default() };
+        self.label_of(*call)
     }
 
     /// What the profiler did in a call until a time, as the first part of a wait; returns where the rest

@@ -128,9 +128,7 @@ impl ChainEntries {
     }
 
     fn set(&mut self, chains: &Chains, place: usize, node: GraphIndex, delay: Delay) {
-        let Some(ChainLink { chain, .. }) = chains.links[place] else {
-            return;
-        };
+        let Some(ChainLink { chain, .. }) = chains.links[place] else { return };
         if self.of_node.len() <= node.at() {
             self.of_node.resize_with(node.at() + 1, Vec::new);
         }
@@ -153,16 +151,16 @@ impl ChainEntries {
     ) -> bool {
         let chain = chains.links[place].map(|link| link.chain);
         let known = self.of_node.get(node.at()).map_or(&[][..], Vec::as_slice);
-        let known = known.iter().find(|known| Some(known.chain) == chain);
-        known.is_some_and(|entry| {
-            (0..chains.columns).all(|column| {
-                let length_ns = difference(
-                    chains.lengths_ns[place * chains.columns + column],
-                    chains.lengths_ns[entry.place * chains.columns + column],
-                );
-                let by_chain_ns = later(rows.in_column(entry.delay, column), length_ns);
-                by_chain_ns >= rows.in_column(delay, column)
-            })
+        let Some(entry) = known.iter().find(|known| Some(known.chain) == chain) else {
+            return false;
+        };
+        (0..chains.columns).all(|column| {
+            let length_ns = difference(
+                chains.lengths_ns[place * chains.columns + column],
+                chains.lengths_ns[entry.place * chains.columns + column],
+            );
+            let by_chain_ns = later(rows.in_column(entry.delay, column), length_ns);
+            by_chain_ns >= rows.in_column(delay, column)
         })
     }
 }

@@ -80,7 +80,7 @@ impl DelayRows {
     /// By how much a delay is longer in one of the other scenarios.
     pub(super) fn by_ns(&self, delay: Delay, other: usize) -> i64 {
         let row = delay.others;
-        row.map_or(0, |row| self.by_ns[row.at() * self.others + other])
+        if let Some(row) = row { self.by_ns[row.at() * self.others + other] } else { 0 }
     }
 
     /// A delay in one of all scenarios, the measured one being the first.

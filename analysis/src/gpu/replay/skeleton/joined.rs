@@ -169,7 +169,7 @@ impl<'a> JoinedSkeletons<'a> {
     /// Number of all steps of a rank.
     pub(crate) fn steps(&self, rank: usize) -> u64 {
         let stepping = &self.ranks[rank].skeleton.stepping;
-        stepping.as_ref().map_or(0, |stepping| stepping.count)
+        if let Some(stepping) = &stepping { stepping.count } else { 0 }
     }
 
     /// Number of nodes, of the skeletons and of their meetings.
@@ -198,7 +198,7 @@ impl JoinedReplay<'_> {
     /// Calls of threads that only poll are ignored.
     pub fn end_ns(&self, rank: usize) -> u64 {
         let end = self.joined.ranks[rank].skeleton.end;
-        end.map_or(0, |end| self.on_clock(self.time(rank, end)))
+        if let Some(end) = end { self.on_clock(self.time(rank, end)) } else { 0 }
     }
 
     /// Start and end of each step of the rank's thread with most steps, on the common clock in ns.

@@ -36,7 +36,7 @@ pub(crate) fn within_bound<K: Ord, V: Default>(
     most: usize,
 ) -> Option<&mut V> {
     let fits = map.len() < most || map.contains_key(&key);
-    fits.then(|| map.entry(key).or_default())
+    if fits { Some(map.entry(key).or_default()) } else { None }
 }
 
 /// A series of any length in bounded memory: every n-th entry, n doubled whenever there is no more

@@ -202,9 +202,7 @@ impl CleanupSums {
 
     /// Adds a call of CUDA.
     fn add_call(&mut self, call: &CudaCall) {
-        let Some((GpuApi::Cuda, name)) = GpuApi::of(&call.function) else {
-            return;
-        };
+        let Some((GpuApi::Cuda, name)) = GpuApi::of(&call.function) else { return };
         if is_allocating(name) && call.error == Some(OUT_OF_MEMORY) {
             return self.add_failed(call);
         }
@@ -245,12 +243,14 @@ impl CleanupSums {
         if cached.samples.len() > SAMPLES {
             cached.samples.pop_front();
         }
-        if let Some(emptied) = cached.latest.and_then(|latest| self.emptied.get_mut(latest))
+        if let Some(latest) = cached.latest
+            && let Some(emptied) = self.emptied.get_mut(latest)
             && memory.at_ns > emptied.end_ns
         {
             emptied.see(memory.at_ns, memory.reserved);
         }
-        if let Some(call) = self.followed.and_then(|call| self.recorded.get_mut(call))
+        if let Some(call) = self.followed
+            && let Some(call) = self.recorded.get_mut(call)
             && memory.at_ns > call.emptied.end_ns
         {
             self.since.insert(memory.device, memory.reserved);
@@ -281,9 +281,7 @@ impl CleanupSums {
             let samples = &cached.samples;
             let first_after = samples.partition_point(|sample| sample.0 <= open.end_ns);
             let before = samples.iter().take(first_after).rfind(|sample| sample.0 <= open.start_ns);
-            let (Some(before), Some(after)) = (before, samples.get(first_after)) else {
-                continue;
-            };
+            let (Some(before), Some(after)) = (before, samples.get(first_after)) else { continue };
             // The first block that is given out again may be new already.
             if after.1 < before.1 {
                 (open.device, open.before, open.after) = (*device, before.1, after.1);
@@ -335,10 +333,11 @@ impl CleanupSums {
         }
         all.collects.sort_by_key(|collect| collect.start_ns);
         let mut sites: BTreeMap<(CleanupCall, Option<Location>), CleanupSite> = BTreeMap::new();
+        let unreported = if all.reports_blocks { Some(0) } else { None };
         for collect in &all.collects {
             let location = collect.node.map(|node| tree.own_line(node).clone());
             let device = all.device_bytes.get(&(collect.tid, collect.start_ns)).copied();
-            let device = device.or(all.reports_blocks.then_some(0));
+            let device = device.or(unreported);
             CleanupSite::of(&mut sites, CleanupCall::Collect, location).add_collect(
                 duration_ns(collect.start_ns, collect.end_ns),
                 collect.basis,
@@ -347,7 +346,7 @@ impl CleanupSums {
         }
         for call in &all.recorded {
             let location = call.node.map(|node| tree.own_line(node).clone());
-            let gave = call.is_measured.then(|| call.emptied.gave());
+            let gave = if call.is_measured { Some(call.emptied.gave()) } else { None };
             CleanupSite::of(&mut sites, CleanupCall::EmptyCache, location).add_emptied(
                 duration_ns(call.emptied.start_ns, call.emptied.end_ns),
                 Basis::Measured,
@@ -389,7 +388,10 @@ impl CleanupSums {
         }
         let total = CleanupTotal::of(&sites, &scale);
         let lines = sites.len() as u64;
-        (lines > 0 || !all.failed.is_empty()).then_some(CleanupReport {
+        if lines == 0 && all.failed.is_empty() {
+            return None;
+        }
+        Some(CleanupReport {
             total,
             sites: ranked(sites, LISTED, |site| site.time_ns),
             lines,

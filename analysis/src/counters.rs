@@ -187,9 +187,9 @@ impl CounterSums {
         let before = self.compared[counter as usize];
         let inside = self.inside(counter);
         let whole = self.whole.as_ref().and_then(|whole| whole.counters.get(counter));
-        match whole.filter(|_| inside.other > 0) {
-            Some(value) => Some(CounterPair { value, other: inside.value }),
-            None => before,
+        match whole {
+            Some(value) if inside.other > 0 => Some(CounterPair { value, other: inside.value }),
+            _ => before,
         }
     }
 
@@ -244,9 +244,9 @@ impl CounterSums {
         let pair = |pairs: &[CounterPair; COUNTERS], many| pairs.get(counter as usize)?.per(many);
         let outside_per = |of: Counter, many: f64| {
             let pair = CounterPair { value: outside?, other: self.outside(of)? };
-            pair.per(many).filter(|_| of != counter)
+            if of != counter { pair.per(many) } else { None }
         };
-        let unless = |of: Counter, value: Option<f64>| value.filter(|_| of != counter);
+        let unless = |of: Counter, value: Option<f64>| if of != counter { value } else { None };
         let instructions = pair(&self.by_instructions, 1e3);
         let whole = self.compared(counter);
         Some(CounterReport {

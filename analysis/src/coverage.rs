@@ -20,10 +20,10 @@ impl Analysis {
         processes: usize,
         has_calls: bool,
     ) -> Vec<NotCovered> {
-        let others = (processes > 1).then_some(NotCovered::CostToOtherProcesses);
+        let others = if processes > 1 { Some(NotCovered::CostToOtherProcesses) } else { None };
         let stacks = |process: &ProcessState| !process.stacks.is_empty();
         let no_lines = processes > 0 && !self.processes.iter().any(stacks);
-        let lines = no_lines.then_some(NotCovered::Lines);
+        let lines = if no_lines { Some(NotCovered::Lines) } else { None };
         let all = [self.no_cost(timelines, has_calls), others, lines];
         all.into_iter().flatten().collect()
     }

@@ -221,7 +221,10 @@ pub(crate) fn report<'a>(
         }
         memory.extend(trace.memory(index));
     }
-    any.then(|| CudaReport {
+    if !any {
+        return None;
+    }
+    Some(CudaReport {
         launches_per_s: gctrace_stats::rate(sum.totals.launches, launching_ns),
         functions: sum.functions(),
         memory,

@@ -56,9 +56,7 @@ impl Distribution {
         if counted || self.exact.len() > EXACT {
             self.use_histogram();
         }
-        let Some(histogram) = &mut self.histogram else {
-            return;
-        };
+        let Some(histogram) = &mut self.histogram else { return };
         // Any value of a bucket is counted in the same bucket.
         for bucket in other.histogram.iter().flat_map(|other| other.iter_recorded()) {
             record(histogram, bucket.value_iterated_to(), bucket.count_at_value());
@@ -91,7 +89,7 @@ impl Distribution {
     }
 
     pub(crate) fn max(&self) -> Option<u64> {
-        (self.count > 0).then_some(self.max)
+        if self.count > 0 { Some(self.max) } else { None }
     }
 
     /// The smallest value that at least `percent` of all values do not exceed.

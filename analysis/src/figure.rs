@@ -218,7 +218,7 @@ impl<S> Figure<S> {
     pub fn whole(&self, of: &S) -> Option<u64> {
         let values = self.values(of);
         let whole = |(_, value): &_| if let Value::Whole(whole) = value { *whole } else { 0 };
-        (!values.is_empty()).then(|| sum(values.iter().map(whole)))
+        if values.is_empty() { None } else { Some(sum(values.iter().map(whole))) }
     }
 }
 

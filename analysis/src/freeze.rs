@@ -54,7 +54,9 @@ impl FreezeWatch {
                 .left
                 .replace(pause.collected.map_or(traversed, |freed| beyond(traversed, freed)));
             let before = before.filter(|before| *before >= SMALLEST && traversed < before / FROZEN);
-            if let Some(before) = before.filter(|_| self.after.is_none()) {
+            if self.after.is_none()
+                && let Some(before) = before
+            {
                 self.after = Some(AfterFreeze {
                     basis: Basis::Inferred,
                     after_start_ns: pause.start_ns,
@@ -64,7 +66,9 @@ impl FreezeWatch {
                 });
             }
         }
-        if let Some(after) = self.after.as_mut().filter(|_| pause.reason != GcReason::Manual) {
+        if pause.reason != GcReason::Manual
+            && let Some(after) = self.after.as_mut()
+        {
             after.collections += 1;
             gctrace_units::add_if_known(&mut after.freed, pause.collected);
         }

@@ -112,7 +112,7 @@ struct Counted {
 
 impl Counted {
     fn add(&mut self, count: u64, at_ns: u64, pause: Option<&RecentPause>) {
-        let generation = pause.map_or(UNKNOWN, |pause| pause.generation);
+        let generation = if let Some(pause) = pause { pause.generation } else { UNKNOWN };
         if let Some(by_generation) = self.by_generation.get_mut(generation) {
             add_to(by_generation, count);
         }
@@ -207,7 +207,7 @@ impl GarbageSums {
         };
         self.totals.collections += u64::from(pause.collected != Some(0) && !recent_pause.shutdown);
         if let Some(stratum) = self.strata.get_mut(recent_pause.generation) {
-            let collected = pause.collected.filter(|_| !recent_pause.shutdown);
+            let collected = if recent_pause.shutdown { None } else { pause.collected };
             gctrace_units::add_if_known(&mut stratum.collected, collected);
         }
         let found = self.waiting.iter().position(|garbage| recent_pause.contained(garbage));

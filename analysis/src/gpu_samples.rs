@@ -205,7 +205,7 @@ impl GpuSampleSums {
             driver: self.device.driver.clone(),
             mig: self.device.mig,
             samples: self.samples,
-            covered_ns: self.span.map_or(0, |(first, last)| last - first),
+            covered_ns: if let Some((first, last)) = self.span { last - first } else { 0 },
             utilization_ratio: self.utilization.report(100.0),
             memory_utilization_ratio: self.memory_utilization.report(100.0),
             memory_used_bytes: self.memory_used.report(1.0),
@@ -245,9 +245,7 @@ impl GpuSampleSums {
 
 impl SampleSums {
     fn add(&mut self, value: Option<impl Into<u64>>) {
-        let Some(value) = value.map(Into::into) else {
-            return;
-        };
+        let Some(value) = value.map(Into::into) else { return };
         self.min = match self.samples {
             0 => value,
             _ => value.min(self.min),
@@ -259,7 +257,10 @@ impl SampleSums {
 
     /// In units of `unit`; `None` without samples.
     fn report(self, unit: f64) -> Option<GpuFigure> {
-        (self.samples > 0).then(|| GpuFigure {
+        if self.samples == 0 {
+            return None;
+        }
+        Some(GpuFigure {
             samples: self.samples,
             mean: self.sum as f64 / self.samples as f64 / unit,
             min: self.min as f64 / unit,

@@ -119,7 +119,10 @@ impl GrowthState {
 
     /// `None` for fewer than two collections.
     pub(crate) fn report(&self, started_ns: u64) -> Option<GrowthReport> {
-        let points = self.points.filter(|_| self.regression.count() > 1)?;
+        if self.regression.count() <= 1 {
+            return None;
+        }
+        let points = self.points?;
         let report = |point: GrowthPoint| GrowthPoint {
             after_start_ns: duration_ns(started_ns, point.after_start_ns),
             ..point

@@ -152,7 +152,7 @@ impl LayerSums {
         }
         if layers.remarks.contains(&LayersRemark::AtEnd) {
             let rows = layers.rows.unwrap_or_default();
-            self.report.at_end = (!rows.is_empty()).then(|| totals(&rows, None));
+            self.report.at_end = if rows.is_empty() { None } else { Some(totals(&rows, None)) };
             return;
         }
         self.report.measured_steps += 1;

@@ -108,7 +108,7 @@ impl LeakWatch {
         let until_ns = late.last()?.0;
         let is_enough =
             late.len() >= FEWEST_KEPT && until_ns >= middle_ns + (last.0 - middle_ns) / 2;
-        late.iter().map(|(_, bytes)| *bytes).min().filter(|_| is_enough)
+        if is_enough { late.iter().map(|(_, bytes)| *bytes).min() } else { None }
     }
 
     pub(crate) fn device(&mut self, memory: &DeviceMemory) {
@@ -144,7 +144,10 @@ impl LeakWatch {
         let is_rise = rise >= NOTABLE_RISE.max(last.1 / 2)
             && late >= rise / 4
             && mann_kendall(&values).is_some_and(|p_value| p_value < SIGNIFICANT_RISE);
-        is_rise.then_some(MemoryRise {
+        if !is_rise {
+            return None;
+        }
+        Some(MemoryRise {
             from_bytes: first.1,
             to_bytes: last.1,
             duration_ns: duration_ns(first.0, last.0),
@@ -181,7 +184,7 @@ impl LeakWatch {
                 let left = beyond(life.limit_bytes?, resident_bytes?);
                 let reaches = reaches(&resident, left);
                 let most_ns = times(resident.duration_ns, MOST_EXTRAPOLATED);
-                (reaches.likely_ns <= most_ns).then_some(reaches)
+                if reaches.likely_ns <= most_ns { Some(reaches) } else { None }
             }),
         })
     }

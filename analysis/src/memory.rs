@@ -53,7 +53,7 @@ impl MemorySums {
     /// Adds the private memory of a forked process and its resident memory, in bytes.
     pub(crate) fn add_private(&mut self, private: u64, resident: u64) {
         let now = (private, resident);
-        let first = self.private.map_or(now, |[first, _]| first);
+        let first = if let Some([first, _]) = self.private { first } else { now };
         self.private = Some([first, now]);
     }
 

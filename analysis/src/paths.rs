@@ -159,7 +159,7 @@ impl TrainingLibrary {
 
 /// `train.py:57 in build_batch`, of a library `json/decoder.py:353 in raw_decode`.
 pub fn place(location: &Location) -> String {
-    let line = location.line.map_or(String::new(), |line| format!(":{line}"));
+    let line = if let Some(line) = location.line { format!(":{line}") } else { String::new() };
     match location.file.as_str() {
         "" => location.function.clone(),
         file => format!("{}{line} in {}", short(file), location.function),

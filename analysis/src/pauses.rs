@@ -82,7 +82,7 @@ pub(crate) fn generation_index(generation: u8) -> usize {
 
 /// The generation of a pause, `None` if unknown.
 pub(crate) fn known_generation(pause: &Pause) -> Option<u8> {
-    (pause.generation != Pause::UNKNOWN_GENERATION).then_some(pause.generation)
+    if pause.generation != Pause::UNKNOWN_GENERATION { Some(pause.generation) } else { None }
 }
 
 /// Index of a reason in [`REASONS`].

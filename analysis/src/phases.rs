@@ -115,8 +115,10 @@ impl<'a> JudgedRun<'a> {
         // A process that an interpreter starts by exec has another command line, or its parent is unknown.
         let worker = worst.process;
         let is_child = worker.origin == Some(ProcessOrigin::Child);
-        let parent = worker.parent.map(|pid| (worker.trace, pid)).filter(|_| is_child);
-        let forked = parent.is_some_and(|parent| first_forks.contains_key(&parent));
+        let forked = match worker.parent {
+            Some(pid) if is_child => first_forks.contains_key(&(worker.trace, pid)),
+            _ => false,
+        };
         Some(Self { among: count, forked, ..worst })
     }
 
@@ -216,11 +218,12 @@ impl<'a> JudgedRun<'a> {
         let generational = interpreter
             .is_some_and(|interpreter| interpreter.collector == CollectorKind::Generational);
         let thresholds = self.process.settings.as_ref().map(|settings| settings.thresholds);
-        let mut calls = thresholds.filter(|_| generational).map(ExplicitCalls::under);
+        let mut calls = if generational { thresholds.map(ExplicitCalls::under) } else { None };
         self.timeline.all_pauses().map(move |pause| {
-            let is_explicit = calls
-                .as_mut()
-                .is_some_and(|calls| calls.is_explicit(pause.generation, pause.reason));
+            let is_explicit = match calls.as_mut() {
+                Some(calls) => calls.is_explicit(pause.generation, pause.reason),
+                None => false,
+            };
             let cause = match pause.reason {
                 GcReason::Unknown if is_explicit => GcReason::Manual,
                 GcReason::Unknown => GcReason::Automatic,
@@ -232,9 +235,7 @@ impl<'a> JudgedRun<'a> {
 
     /// A row with the share in CPU time, if it is known.
     fn on_cpu(&self, mut row: PhaseReport, phase: Phase) -> PhaseReport {
-        let Some(cpu_ns) = row.paused_cpu_ns else {
-            return row;
-        };
+        let Some(cpu_ns) = row.paused_cpu_ns else { return row };
         // Readings have the clock of the trace that has the process.
         let span_ns = self.phases.span_of(phase);
         let mut waits = self.states.iter().filter(|_| self.has_own_clock);
@@ -329,11 +330,10 @@ impl KnownCpu {
 
 /// The process that forked it, by trace and id, and its command; `None` if it is no worker.
 fn worker_of(process: &ProcessReport) -> Option<(usize, u32, &[String])> {
-    let is_child = process.origin == Some(ProcessOrigin::Child);
-    process
-        .parent
-        .filter(|_| is_child)
-        .map(|parent| (process.trace, parent, process.command.as_slice()))
+    if process.origin != Some(ProcessOrigin::Child) {
+        return None;
+    }
+    Some((process.trace, process.parent?, process.command.as_slice()))
 }
 
 /// The stack of a pause of these processes, of one id; `None` without one.
@@ -351,7 +351,8 @@ fn first_forks<'a>(processes: &'a [ProcessState]) -> BTreeMap<(usize, u32), u64>
     let mut first: BTreeMap<(usize, u32), u64> = BTreeMap::new();
     for (trace, worker) in &described {
         let parent = worker.parent.map(|pid| (*trace, pid));
-        if let Some(parent) = parent.filter(|_| worker.origin == ProcessOrigin::Child)
+        if worker.origin == ProcessOrigin::Child
+            && let Some(parent) = parent
             && by_id.get(&parent).is_some_and(|parent| parent.command == worker.command)
         {
             let first_ns = first.entry(parent).or_insert(worker.since_ns);

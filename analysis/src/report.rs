@@ -182,11 +182,14 @@ impl Report {
     /// The process that the verdict is about; for free-threaded builds, the one stopped longest; `None` if none
     /// collected.
     pub fn judged_process(&self) -> Option<&ProcessReport> {
-        let judged = self.phases.as_ref().and_then(|phases| {
-            let mut processes = self.processes.iter();
-            processes.find(|process| (process.trace, process.pid) == (phases.trace, phases.pid))
-        });
-        judged.or_else(|| self.processes.first())
+        if let Some(phases) = &self.phases {
+            let id = (phases.trace, phases.pid);
+            let judged = self.processes.iter().find(|process| (process.trace, process.pid) == id);
+            if judged.is_some() {
+                return judged;
+            }
+        }
+        self.processes.first()
     }
 
     /// The phase that the verdict is about; `None` where it is about all of the processes' time.
@@ -199,7 +202,7 @@ impl Report {
 
     /// The collections that the verdict is about, by cause.
     pub(crate) fn judged_causes(&self) -> ByCause {
-        self.judged_phase().map_or_else(|| self.by_likely_cause(), |phase| phase.causes)
+        if let Some(phase) = self.judged_phase() { phase.causes } else { self.by_likely_cause() }
     }
 
     /// The pauses of this reason; `None` if there are none.

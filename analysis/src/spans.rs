@@ -91,7 +91,7 @@ impl PauseSpan {
     /// CPU time of the collecting thread, in ns; its length where that is unknown.
     pub(crate) fn work_ns(&self) -> u64 {
         let length_ns = self.duration_ns();
-        self.cpu_ns.map_or(length_ns, |cpu_ns| cpu_ns.get().min(length_ns))
+        if let Some(cpu_ns) = self.cpu_ns { cpu_ns.get().min(length_ns) } else { length_ns }
     }
 
     /// Start and end.
@@ -183,7 +183,7 @@ impl PackedPauses {
             GcReason::Shutdown => 2,
             GcReason::Unknown => 3,
         });
-        let stack = pause.stack.map_or(0, |frame| u64::from(frame.get()));
+        let stack = if let Some(frame) = pause.stack { u64::from(frame.get()) } else { 0 };
         let since = stack.cast_signed() - self.last.stack.cast_signed();
         self.number(zigzag(since));
         self.last = DeltaBase { start_ns: pause.start_ns, objects, stack };
@@ -230,7 +230,7 @@ impl PackedPauses {
 
 /// 0 for an unknown number, the most frequent one; else one more than the number.
 fn unknown_or(number: Option<SmallNumber>) -> u64 {
-    number.map_or(0, |number| u64::from(number.get()) + 1)
+    if let Some(number) = number { u64::from(number.get()) + 1 } else { 0 }
 }
 
 /// Inverse of [`unknown_or`].

@@ -64,9 +64,9 @@ impl Locations {
     pub(crate) fn lines(&self, above: Option<StackLines>, frame: LocationId) -> StackLines {
         let location = self.get(frame);
         let is_own = !location.library && !location.file.is_empty();
-        let importer = above.filter(|_| location.is(IMPORT));
+        let importer = if location.is(IMPORT) { above } else { None };
         StackLines {
-            line: importer.map_or(frame, |importer| importer.line),
+            line: if let Some(importer) = importer { importer.line } else { frame },
             own_line: if is_own { Some(frame) } else { above.and_then(|above| above.own_line) },
         }
     }
@@ -200,7 +200,10 @@ impl StackTree {
     /// The module that the own line of a stack imports, `torch.optim`; empty while it is searched
     /// for. `None` if that line is not an import.
     fn imported(&self, node: &StackNode) -> Option<String> {
-        let import = node.import.filter(|import| import.direct)?;
+        let import = node.import?;
+        if !import.direct {
+            return None;
+        }
         let module = import.module.map(|line| &self.location(line).file);
         Some(module.map_or_else(String::new, |file| paths::module(file)))
     }

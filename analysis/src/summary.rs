@@ -68,7 +68,10 @@ impl Analysis {
         let timelines = merged.timelines.as_ref();
         let runs = runs(&self.traces);
         let mut loops = self.loops();
-        let judged = JudgedRun::of(self, timelines, &processes, &loops).filter(|_| runs < 2);
+        let judged = match runs {
+            0 | 1 => JudgedRun::of(self, timelines, &processes, &loops),
+            _ => None,
+        };
         let with_gpu: Vec<&KeptTimeline> =
             timelines.iter().filter(|timeline| timeline.has_gpu_times()).collect();
         let threads = self.threads.unwrap_or(NonZeroUsize::MIN);
@@ -172,7 +175,7 @@ impl Analysis {
             .collect();
         let launched = self.processes.iter().filter_map(|process| {
             let parent = (process.trace, process.sums.described.as_ref()?.parent?);
-            (process.sums.rank()? != *ranks.get(&parent)?).then_some(parent)
+            if process.sums.rank()? != *ranks.get(&parent)? { Some(parent) } else { None }
         });
         launched.collect()
     }
@@ -192,7 +195,7 @@ impl Analysis {
                 let report = process.report(trace.started_ns(), observed, &self.stacks, &about);
                 let rank = report.rank.or(trace.profiler.rank);
                 Some(ProcessReport {
-                    rank: rank.filter(|_| !launchers.contains(&(report.trace, report.pid))),
+                    rank: if launchers.contains(&(report.trace, report.pid)) { None } else { rank },
                     ..report
                 })
             })
@@ -230,7 +233,7 @@ impl Analysis {
                 let main_thread = main.map(|main| MainThreadReport { training, ..main });
                 // Its main thread may have waited all the time.
                 let waits = main_thread.as_ref().is_some_and(MainThreadReport::waits_in_python);
-                (cpu.samples > 0 || waits).then_some(CpuReport { main_thread, ..cpu })
+                if cpu.samples > 0 || waits { Some(CpuReport { main_thread, ..cpu }) } else { None }
             })
             .collect();
         reports.sort_by_key(|cpu| (std::cmp::Reverse(cpu.samples), cpu.trace, cpu.pid));
@@ -375,7 +378,7 @@ impl Analysis {
             add_to(&mut all.bytes, bytes);
             all.most_bytes = all.most_bytes.max(bytes);
         }
-        (all.processes > 0).then_some(all)
+        if all.processes > 0 { Some(all) } else { None }
     }
 
     fn stops_known(&self) -> bool {

@@ -127,10 +127,10 @@ impl ProcessState {
 
     /// Whether the program asked for the next collection, and the basis of that; `None`: no, or unknown.
     pub(crate) fn explicit(&mut self, pause: &Pause) -> Option<Basis> {
-        let generational = self
-            .sums
-            .interpreter()
-            .is_some_and(|interpreter| interpreter.collector == CollectorKind::Generational);
+        let generational = match self.sums.interpreter() {
+            Some(interpreter) => interpreter.collector == CollectorKind::Generational,
+            None => false,
+        };
         let thresholds = self.sums.settings.thresholds();
         if let Some(thresholds) = thresholds {
             self.calls.set(thresholds);
@@ -162,7 +162,7 @@ impl ProcessState {
     /// Counts the parts that are also summed over processes: the stack and the counters.
     pub(crate) fn add_shared(&mut self, pause: &Pause, full: bool) {
         self.stacks.add(pause, full);
-        let traversed = growth::traversed(pause).filter(|_| full);
+        let traversed = if full { growth::traversed(pause) } else { None };
         self.counters.add(pause, traversed);
     }
 

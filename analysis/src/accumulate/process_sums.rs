@@ -142,8 +142,8 @@ impl ProcessSums {
     }
 
     pub(crate) fn free_threaded(&self) -> bool {
-        let interpreter = self.interpreter();
-        interpreter.is_some_and(|interpreter| interpreter.free_threaded)
+        let Some(interpreter) = self.interpreter() else { return false };
+        interpreter.free_threaded
     }
 
     /// Whether a collection that reports this generation examined the whole heap. Each collection of a free-threaded
@@ -159,7 +159,8 @@ impl ProcessSums {
 
     /// Whether it ended by a time.
     pub(crate) fn ended_by(&self, at_ns: u64) -> bool {
-        self.exit.is_some_and(|exit| exit.at_ns <= at_ns)
+        let Some(exit) = self.exit else { return false };
+        exit.at_ns <= at_ns
     }
 }
 

@@ -63,7 +63,7 @@ impl TraceState {
 
     /// Its last timestamp.
     pub(crate) fn last_ns(&self) -> u64 {
-        self.span.map_or(self.started_ns(), |(_, last_ns)| last_ns)
+        if let Some((_, last_ns)) = self.span { last_ns } else { self.started_ns() }
     }
 
     /// Start of the recording.
@@ -85,14 +85,17 @@ impl TraceState {
     /// Add this to its times to get nanoseconds since 1970 (UTC).
     pub(crate) fn unix_offset_ns(&self) -> Option<i64> {
         if let Some(header) = &self.header {
-            let known = header.started_unix_ns > 0;
-            return known.then(|| difference(header.started_unix_ns, header.started_ns))?;
+            if header.started_unix_ns == 0 {
+                return None;
+            }
+            return difference(header.started_unix_ns, header.started_ns);
         }
         let (first_ns, last_ns) = self.span?;
-        match self.profiler.base_unix_ns.filter(|base_ns| *base_ns > 0) {
-            Some(base_ns) if first_ns < UNIX_TIMES_NS => i64::try_from(base_ns).ok(),
+        match self.profiler.base_unix_ns {
+            Some(base_ns) if base_ns > 0 && first_ns < UNIX_TIMES_NS => i64::try_from(base_ns).ok(),
             // Single events at 0 do not count.
-            _ => (last_ns >= UNIX_TIMES_NS).then_some(0),
+            _ if last_ns >= UNIX_TIMES_NS => Some(0),
+            _ => None,
         }
     }
 

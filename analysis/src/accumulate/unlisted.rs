@@ -104,7 +104,11 @@ impl UnlistedProcesses {
     pub(crate) fn finish(self, ended_ns: Option<u64>, last_ns: u64) -> UnlistedSums {
         let mut sums = self.sums;
         for process in self.processes.values() {
-            sums.add(process, ended_ns.or(process.since_ns.and(Some(last_ns))));
+            let ended_ns = match ended_ns {
+                None if process.since_ns.is_some() => Some(last_ns),
+                ended_ns => ended_ns,
+            };
+            sums.add(process, ended_ns);
         }
         sums
     }

@@ -30,7 +30,10 @@ impl DeferredCollections {
         thread_names: &HashMap<(u32, u32), String>,
     ) -> Option<Self> {
         let pauses = std::mem::take(&mut self.pauses);
-        (!pauses.is_empty()).then(|| Self { trace, pauses, thread_names: thread_names.clone() })
+        if pauses.is_empty() {
+            return None;
+        }
+        Some(Self { trace, pauses, thread_names: thread_names.clone() })
     }
 
     /// The same in an analysis with this many more traces and processes before.

@@ -69,7 +69,7 @@ impl OneClock<'_> {
 
     /// The id in gctrace's trace of the main thread of a process in the profiler's; any other is itself.
     pub fn thread(&self, trace: usize, tid: u32) -> u32 {
-        self.same.get(&(trace, tid)).map_or(tid, |(_, pid)| *pid)
+        if let Some((_, pid)) = self.same.get(&(trace, tid)) { *pid } else { tid }
     }
 
     /// Whether a pause of the profiler's is gctrace's, too.
@@ -89,16 +89,15 @@ impl OneClock<'_> {
 
     /// Whether the clock is `CLOCK_MONOTONIC` of the machine that gctrace recorded.
     pub fn is_monotonic(&self) -> bool {
-        self.analysis.traces.get(self.base).is_some_and(|trace| trace.header.is_some())
+        let Some(trace) = self.analysis.traces.get(self.base) else { return false };
+        trace.header.is_some()
     }
 
     /// Command line of a process, or the name given by another tool; empty if neither is known.
     pub fn command(&self, (trace, pid): ProcessOnClock) -> String {
         let mut all = self.analysis.processes.iter();
         let found = all.rfind(|process| process.trace == trace && process.sums.pid == pid);
-        let Some(process) = found else {
-            return String::new();
-        };
+        let Some(process) = found else { return String::new() };
         match &process.sums.described {
             Some(described) => described.command.join(" "),
             None => gctrace_units::if_known(process.name.clone()),
@@ -106,7 +105,7 @@ impl OneClock<'_> {
     }
 
     fn started_ns(&self, trace: usize) -> u64 {
-        self.analysis.traces.get(trace).map_or(0, |trace| trace.started_ns())
+        if let Some(trace) = self.analysis.traces.get(trace) { trace.started_ns() } else { 0 }
     }
 
     fn unix_of(&self, process: ProcessOnClock) -> Option<i128> {
@@ -133,13 +132,9 @@ impl OneClock<'_> {
         let timelines: Vec<&KeptTimeline> = self.merged.timelines.iter().collect();
         let mut found = Vec::new();
         for job in &jobs_of(&timelines).jobs {
-            let Some(first) = job.members.first() else {
-                continue;
-            };
+            let Some(first) = job.members.first() else { continue };
             let place = |at: usize| (timelines[at].trace, timelines[at].pid);
-            let Some(first_ns) = self.unix_of(place(first.timeline)) else {
-                continue;
-            };
+            let Some(first_ns) = self.unix_of(place(first.timeline)) else { continue };
             for member in job.members.iter().filter(|member| member.aligned_by > 0) {
                 let later_ns = i128::from(member.offset_ns) - i128::from(first.offset_ns);
                 found.push((place(member.timeline), first_ns + later_ns));

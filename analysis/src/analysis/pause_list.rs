@@ -74,7 +74,7 @@ impl CommonClock {
 impl CommonClock {
     /// A time after the start of a trace, in ns after the start of the first.
     pub fn after_start(&self, trace: usize, after_ns: u64) -> u64 {
-        let lead_ns = self.starts.get(trace).map_or(0, |(_, lead_ns)| *lead_ns);
+        let lead_ns = if let Some((_, lead_ns)) = self.starts.get(trace) { *lead_ns } else { 0 };
         after(lead_ns, after_ns)
     }
 }
@@ -91,7 +91,7 @@ impl Analysis {
     pub fn common_clock(&self, runs: u64) -> CommonClock {
         let unix: Option<Vec<u64>> =
             self.traces.iter().map(|trace| trace.started_unix_ns()).collect();
-        let unix = unix.filter(|_| runs < 2);
+        let unix = if runs < 2 { unix } else { None };
         let first = unix.as_ref().and_then(|all| all.iter().min().copied()).unwrap_or(0);
         let leads = unix.unwrap_or_else(|| vec![0; self.traces.len()]);
         let leads = leads.into_iter().map(|unix_ns| beyond(unix_ns, first));
@@ -110,9 +110,7 @@ impl Analysis {
         if let Some(kept) = &mut self.kept_pauses {
             kept.keep(most);
         }
-        let Some(kept) = &self.kept_pauses else {
-            return list;
-        };
+        let Some(kept) = &self.kept_pauses else { return list };
         let mut places: HashMap<PausedProcess, usize> = HashMap::new();
         for KeptPause { trace, process, pause, .. } in &kept.pauses {
             let process = process.and_then(|process| self.processes.get(process));

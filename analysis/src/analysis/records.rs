@@ -105,14 +105,13 @@ impl Analysis {
 
     /// Whether the trace being read is gctrace's.
     fn is_own(&self) -> bool {
-        self.traces.last().is_some_and(|trace| trace.header.is_some())
+        let Some(trace) = self.traces.last() else { return false };
+        trace.header.is_some()
     }
 
     /// Adds records that belong to no process of the report.
     pub(super) fn add_cuda(&mut self, record: &Record) {
-        let Some(trace) = self.traces.last_mut() else {
-            return;
-        };
+        let Some(trace) = self.traces.last_mut() else { return };
         let (pid, start_ns, end_ns) = match record {
             Record::CudaCall(call) => {
                 trace.cuda.add_call(call);

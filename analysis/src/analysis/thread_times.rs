@@ -89,7 +89,10 @@ impl Analysis {
         within: (u64, u64),
     ) -> Option<MainThreadReport> {
         let process = self.processes.get(index)?;
-        let spans = self.thread_spans.get(process.trace).filter(|spans| spans.has_waits)?;
+        let spans = self.thread_spans.get(process.trace)?;
+        if !spans.has_waits {
+            return None;
+        }
         let own = spans.of(index);
         let children = children.iter().map(|child| spans.of(*child));
         let pid = process.sums.pid;

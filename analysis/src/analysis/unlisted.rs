@@ -11,7 +11,7 @@ const LISTED: usize = 10_000;
 impl Analysis {
     /// Whether the process with this id is, or would be, unlisted.
     pub(super) fn is_unlisted(&self, pid: u32) -> bool {
-        let before = self.traces.last().map_or(0, |trace| trace.first_process);
+        let before = if let Some(trace) = self.traces.last() { trace.first_process } else { 0 };
         self.processes.len() - before >= LISTED && self.current.processes.latest(pid).is_none()
     }
 
@@ -24,9 +24,7 @@ impl Analysis {
     /// Uses a record about such a process; returns records that concern no process.
     pub(super) fn add_unlisted(&mut self, record: Record) -> Option<Record> {
         let trace = self.traces.len() - 1;
-        let Some(pid) = record.head().pid else {
-            return Some(record);
-        };
+        let Some(pid) = record.head().pid else { return Some(record) };
         if !self.is_unlisted(pid) {
             return Some(record);
         }

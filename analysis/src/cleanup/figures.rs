@@ -199,14 +199,20 @@ impl CleanupTotal {
         let time_ns = time(&mut sites.iter());
         let held_bytes = most(CleanupVerdict::FreesCycles, |site| site.freed_bytes);
         let held_device_bytes = most(CleanupVerdict::FreesCycles, |site| site.device_bytes);
-        let is_large = |held: Option<u64>, whole: Option<u64>| {
-            held.zip(whole).is_some_and(|(held, whole)| held >= whole / LARGE_PART)
+        let is_large = |held: Option<u64>, whole: Option<u64>| match (held, whole) {
+            (Some(held), Some(whole)) => held >= whole / LARGE_PART,
+            _ => false,
         };
         let is_replacing = is_large(held_bytes, scale.resident_bytes)
             || is_large(held_device_bytes, scale.reserved_bytes);
-        let room = scale.limit_bytes.zip(scale.resident_bytes);
-        let room = room.map(|(limit, resident)| limit.saturating_sub(resident));
-        (!sites.is_empty()).then_some(Self {
+        let room_times = || {
+            let room = scale.limit_bytes?.saturating_sub(scale.resident_bytes?);
+            room.checked_div(held_bytes?)
+        };
+        if sites.is_empty() {
+            return None;
+        }
+        Some(Self {
             calls: sites.iter().map(|site| site.calls).sum(),
             time_ns,
             time_ratio: ratio(time_ns, scale.observed_ns),
@@ -214,7 +220,7 @@ impl CleanupTotal {
             held_bytes,
             held_device_bytes,
             lasting_bytes: most(CleanupVerdict::Lasts, |site| site.device_bytes),
-            room_times: room.zip(held_bytes).and_then(|(room, held)| room.checked_div(held)),
+            room_times: room_times(),
             workload: match scale.workload {
                 Workload::Notebook => Workload::Notebook,
                 _ if is_replacing => Workload::Replacing,
@@ -298,7 +304,7 @@ impl CleanupSite {
         self.again.sort_unstable();
         let enough = self.again.len() as u64 * 2 >= self.calls;
         self.taken_again_after_ns =
-            self.again.get(self.again.len() / 2).copied().filter(|_| enough);
+            if enough { self.again.get(self.again.len() / 2).copied() } else { None };
         self.verdict = match self.call {
             _ if self.calls < FEWEST => CleanupVerdict::TooFew,
             CleanupCall::Collect => self.of_collect(scale),
@@ -326,9 +332,7 @@ impl CleanupSite {
     }
 
     fn of_empty_cache(&self) -> CleanupVerdict {
-        let Some(returned) = self.device_bytes else {
-            return CleanupVerdict::Unknown;
-        };
+        let Some(returned) = self.device_bytes else { return CleanupVerdict::Unknown };
         if self.each(returned) < LEAST_BYTES {
             CleanupVerdict::Useless
         } else if self.taken_again_after_ns.is_some_and(|after_ns| after_ns <= SOON_NS) {

@@ -157,7 +157,7 @@ fn out_of_memory(failed: &OutOfMemory) -> String {
     let wanted = failed.wanted_bytes.map_or_else(|| "memory".to_owned(), bytes);
     let mut text =
         format!("Out of device memory after {}: {wanted} wanted", duration(failed.at_ns));
-    if let Some((allocated, cached)) = failed.allocated_bytes.zip(failed.cached_bytes) {
+    if let (Some(allocated), Some(cached)) = (failed.allocated_bytes, failed.cached_bytes) {
         text += &format!(
             "; {} in use, {} cached by PyTorch or in fragments",
             bytes(allocated),

@@ -100,9 +100,7 @@ impl MainThread {
     pub(crate) fn of(tree: &StackTree, spans: &[ThreadSpan], pid: u32, within: (u64, u64)) -> Self {
         let mut sums = Self { interval_ns: duration_ns(within.0, within.1), ..Self::default() };
         for span in spans.iter().filter(|span| span.tid == pid) {
-            let Some((part, (start_ns, end_ns))) = span.within(within) else {
-                continue;
-            };
+            let Some((part, (start_ns, end_ns))) = span.within(within) else { continue };
             sums.activity.add(span, span.samples() * part, end_ns - start_ns);
             match span.did {
                 _ if span.in_pause => {}
@@ -189,7 +187,9 @@ impl MainThread {
             self.activity.ran.iter().map(|(node, samples)| (*node, (samples * sample_ns) as u64));
         let mut by_line: BTreeMap<&Location, u64> = BTreeMap::new();
         for (node, ns) in ran.chain(self.activity.off_cpu.by_stack()) {
-            if let Some(node) = node.filter(|node| tree.frames(*node).any(is_fetch)) {
+            if let Some(node) = node
+                && tree.frames(node).any(is_fetch)
+            {
                 add_to(by_line.entry(tree.own_line(node)).or_default(), ns);
             }
         }

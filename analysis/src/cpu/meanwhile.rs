@@ -218,7 +218,7 @@ fn released_at(spans: &[&ThreadSpan], (start_ns, end_ns): (u64, u64)) -> Option<
             ThreadDid::Wait { reason: OffCpuReason::Lock, .. } | ThreadDid::Run(_) => None,
             ThreadDid::Wait { .. } => {
                 let is_within = until_ns > start_ns && until_ns <= after(end_ns, SLACK_NS);
-                is_within.then_some((true, until_ns))
+                if is_within { Some((true, until_ns)) } else { None }
             }
         }
     });

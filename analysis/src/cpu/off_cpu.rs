@@ -66,7 +66,7 @@ impl OffCpuPlaces {
         let mut lines: BTreeMap<_, OffCpuLine> = BTreeMap::new();
         for (((reason, for_data), node), (times, ns)) in parts {
             let line = node.map(|node| tree.own_line(node));
-            let by_reason = (!for_data).then_some(*reason);
+            let by_reason = if *for_data { None } else { Some(*reason) };
             let of = lines.entry((by_reason, line)).or_insert_with(|| OffCpuLine {
                 reason: *reason,
                 for_data: *for_data,
@@ -114,7 +114,8 @@ pub(crate) fn is_for_data<'a>(
 /// Whether a thread waiting for a lock with these frames, innermost first, waits for a lock that the program or a
 /// library takes. `threading` waits for threads, events and conditions; no thread has these.
 pub(super) fn is_own_lock<'a>(mut frames: impl Iterator<Item = &'a Location>) -> bool {
-    frames.next().is_some_and(|innermost| !innermost.file.ends_with("/threading.py"))
+    let Some(innermost) = frames.next() else { return false };
+    !innermost.file.ends_with("/threading.py")
 }
 
 /// Whether this frame fetches samples of PyTorch's dataset, in a worker or, without any, in the trainer.

@@ -68,7 +68,7 @@ impl ThreadSpan {
     pub(crate) fn within(&self, (from_ns, to_ns): (u64, u64)) -> Option<(f64, (u64, u64))> {
         let (start_ns, end_ns) = (self.start_ns.max(from_ns), self.end_ns.min(to_ns));
         let part = |length_ns: u64| length_ns as f64 / (self.end_ns - self.start_ns) as f64;
-        (start_ns < end_ns).then(|| (part(end_ns - start_ns), (start_ns, end_ns)))
+        if start_ns < end_ns { Some((part(end_ns - start_ns), (start_ns, end_ns))) } else { None }
     }
 }
 

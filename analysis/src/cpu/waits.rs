@@ -33,9 +33,7 @@ impl CpuWaits {
     pub(crate) fn within(&self, (from_ns, to_ns): (u64, u64)) -> Option<CpuWait> {
         let (mut sum, mut covered_ns) = (CpuWait::default(), 0);
         for pair in self.0.windows(2) {
-            let [(start_ns, start), (end_ns, end)] = pair else {
-                continue;
-            };
+            let [(start_ns, start), (end_ns, end)] = pair else { continue };
             let part_ns = duration_ns(from_ns.max(*start_ns), to_ns.min(*end_ns));
             let part =
                 |start: u64, end: u64| scaled(beyond(end, start), part_ns, end_ns - start_ns);
@@ -45,8 +43,10 @@ impl CpuWaits {
         }
         let length_ns = duration_ns(from_ns, to_ns);
         let whole = |part_ns: u64| scaled(part_ns, length_ns, covered_ns);
-        (covered_ns > 0 && covered_ns >= length_ns.div_ceil(2))
-            .then(|| CpuWait { cpu_ns: whole(sum.cpu_ns), waited_ns: whole(sum.waited_ns) })
+        if covered_ns == 0 || covered_ns < length_ns.div_ceil(2) {
+            return None;
+        }
+        Some(CpuWait { cpu_ns: whole(sum.cpu_ns), waited_ns: whole(sum.waited_ns) })
     }
 }
 

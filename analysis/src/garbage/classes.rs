@@ -14,7 +14,7 @@ pub(super) struct ClassNames(HashMap<String, Option<String>>);
 impl ClassNames {
     /// The kind with the pattern of its name, if it is a class with a number in its name.
     pub(super) fn generalized(&mut self, kind: KindName) -> KindName {
-        let name = kind.function.as_deref().filter(|_| is_metaclass(&kind.type_name));
+        let name = if is_metaclass(&kind.type_name) { kind.function.as_deref() } else { None };
         let Some((name, pattern)) = name.and_then(|name| Some((name, pattern(name)?))) else {
             return kind;
         };
@@ -30,9 +30,14 @@ impl ClassNames {
 
     /// A kind as it is shown: a class by its name if it is the only one.
     pub(super) fn shown(&self, kind: &KindName) -> KindName {
-        let pattern = kind.function.as_deref().filter(|_| is_metaclass(&kind.type_name));
-        let only = pattern.and_then(|pattern| self.0.get(pattern)?.clone());
-        KindName { function: only.or(kind.function.clone()), ..kind.clone() }
+        let mut shown = kind.clone();
+        if is_metaclass(&kind.type_name)
+            && let Some(pattern) = kind.function.as_deref()
+            && let Some(Some(only)) = self.0.get(pattern)
+        {
+            shown.function = Some(only.clone());
+        }
+        shown
     }
 }
 
@@ -51,7 +56,7 @@ fn pattern(name: &str) -> Option<String> {
             false => pattern.push(letter),
         }
     }
-    (pattern != name).then_some(pattern)
+    if pattern != name { Some(pattern) } else { None }
 }
 
 #[cfg(test)]

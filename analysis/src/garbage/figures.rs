@@ -75,7 +75,7 @@ impl GarbageSums {
             cycles,
             cycle_garbage,
             other_cycle_objects: cycle_garbage.saturating_sub(in_cycles),
-            steps: view.ticks.is_some().then_some(steps.len() as u64),
+            steps: if view.ticks.is_some() { Some(steps.len() as u64) } else { None },
             verdict,
             ..self.totals.clone()
         })
@@ -202,8 +202,8 @@ impl ReportView<'_> {
             Some(all) => {
                 let objects = cycle.objects.saturating_add(cycle.held_objects);
                 let each = ratio(objects, cycle.count).unwrap_or(0.0);
-                let mean = cycle.per_step.map_or(0.0, |per_step| per_step.mean);
-                let garbage = all.map_or(0.0, |(mean, _)| mean * times);
+                let mean = if let Some(per_step) = cycle.per_step { per_step.mean } else { 0.0 };
+                let garbage = if let Some((mean, _)) = all { mean * times } else { 0.0 };
                 if garbage > 0.0 { each * mean / garbage } else { 0.0 }
             }
         };
@@ -222,23 +222,22 @@ impl ReportView<'_> {
             sentence: String::new(),
         };
         for (index, share) in order.into_iter().take(MAIN_CYCLES) {
-            let cycle = cycles.get(index).filter(|_| share > 0.0 && !main.is_all());
-            let Some(cycle) = cycle else {
-                break;
-            };
+            let goes_on = share > 0.0 && !main.is_all();
+            let (Some(cycle), true) = (cycles.get(index), goes_on) else { break };
             main.cycles.push(index);
             main.ratio = (main.ratio + share).min(1.0);
             let per_s = cycle.estimate.and_then(|estimate| estimate.per_s);
             main.per_s = main.per_s.zip(per_s).map(|(sum, rate)| sum + rate);
-            if let Some((sum, per_step)) = main.per_step.as_mut().zip(cycle.per_step) {
+            if let (Some(sum), Some(per_step)) = (main.per_step.as_mut(), cycle.per_step) {
                 sum.mean += per_step.mean;
                 sum.constant &= per_step.constant;
             }
         }
-        (main.ratio >= MOSTLY).then(|| {
-            let sentence = words::verdict(cycles, &main);
-            MainCycles { sentence, ..main }
-        })
+        if main.ratio < MOSTLY {
+            return None;
+        }
+        let sentence = words::verdict(cycles, &main);
+        Some(MainCycles { sentence, ..main })
     }
 
     /// The garbage of all collections as a multiple of the garbage of the examined ones.

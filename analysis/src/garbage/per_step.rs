@@ -30,10 +30,8 @@ impl CountSeries {
     fn at(&self, at_ns: u64) -> f64 {
         let points = self.points.points();
         let behind = points.partition_point(|(point_ns, _)| *point_ns <= at_ns);
-        let before = behind.checked_sub(1).and_then(|index| points.get(index));
-        let Some((from_ns, from)) = before.copied() else {
-            return 0.0;
-        };
+        let before = gctrace_units::part(points, ..behind).last();
+        let Some((from_ns, from)) = before.copied() else { return 0.0 };
         let next = points.get(behind).copied().unwrap_or(self.last);
         if self.points.is_whole() || next.0 <= from_ns {
             return if at_ns >= self.last.0 { float(self.last.1) } else { float(from) };
@@ -63,7 +61,7 @@ impl StepTicks {
             within.map(|at_ns| (at_ns, steps_before(steps, at_ns))).collect();
         ticks.sort_by_key(|(at_ns, _)| *at_ns);
         ticks.dedup_by_key(|(at_ns, _)| *at_ns);
-        (ticks.len() > 1).then_some(Self { ticks })
+        if ticks.len() > 1 { Some(Self { ticks }) } else { None }
     }
 
     /// Mean count per step, and whether it is the same throughout; `None` if the collections are
@@ -72,18 +70,23 @@ impl StepTicks {
         let (first, last) = (*self.ticks.first()?, *self.ticks.last()?);
         let rate = |from: (u64, f64), to: (u64, f64)| {
             let steps = to.1 - from.1;
-            (steps > 0.0).then(|| (counts.at(to.0) - counts.at(from.0)) / steps)
+            if steps > 0.0 { Some((counts.at(to.0) - counts.at(from.0)) / steps) } else { None }
         };
-        let mean = rate(first, last).filter(|_| last.1 - first.1 >= 1.0)?;
+        if last.1 - first.1 < 1.0 {
+            return None;
+        }
+        let mean = rate(first, last)?;
         let quarter = self.ticks.len() / 4;
         let same = (0..4).all(|index| {
             let to = match index {
                 3 => Some(&last),
                 _ => self.ticks.get((index + 1) * quarter),
             };
-            let ends = self.ticks.get(index * quarter).zip(to);
-            let quarter_rate = ends.and_then(|(from, to)| rate(*from, *to));
-            quarter_rate.is_some_and(|quarter_rate| (quarter_rate - mean).abs() <= mean * SAME)
+            let (Some(from), Some(to)) = (self.ticks.get(index * quarter), to) else {
+                return false;
+            };
+            let Some(quarter_rate) = rate(*from, *to) else { return false };
+            (quarter_rate - mean).abs() <= mean * SAME
         });
         let constant = same && mean > 0.0 && self.ticks.len() >= FEWEST_COLLECTIONS;
         Some((mean, constant))
@@ -93,9 +96,7 @@ impl StepTicks {
 /// Steps before a time, including the elapsed part of the current step.
 fn steps_before(steps: &[StepSpan], at_ns: u64) -> f64 {
     let begun = steps.partition_point(|step| step.start_ns <= at_ns);
-    let Some(last) = begun.checked_sub(1).and_then(|index| steps.get(index)) else {
-        return 0.0;
-    };
+    let Some(last) = gctrace_units::part(steps, ..begun).last() else { return 0.0 };
     let length_ns = float(last.end_ns.saturating_sub(last.start_ns).max(1));
     let within = float(at_ns.saturating_sub(last.start_ns)) / length_ns;
     float(begun as u64 - 1) + within.min(1.0)

@@ -154,7 +154,7 @@ impl BirthLines {
         }
         births.lines.sort_by_key(|line| Reverse(line.samples));
         births.lines.truncate(MOST);
-        (births.samples > 0).then_some(births)
+        if births.samples > 0 { Some(births) } else { None }
     }
 
     /// These and others of the same type.

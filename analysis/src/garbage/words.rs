@@ -97,7 +97,7 @@ pub fn place(location: &Location) -> String {
     let file = if location.library {
         paths::short(&location.file)
     } else {
-        location.file.rsplit_once('/').map_or(&*location.file, |(_, name)| name)
+        if let Some((_, name)) = location.file.rsplit_once('/') { name } else { &*location.file }
     };
     match location.line {
         Some(line) => format!("{file}:{line}"),
@@ -144,9 +144,7 @@ pub fn explanation(type_name: &str) -> Option<String> {
 pub fn kind_within(of: &KindName, width: usize) -> String {
     let label = |function: Option<&str>| kind(&of.type_name, function, of.file.as_deref(), of.line);
     let whole = label(of.function.as_deref());
-    let Some(function) = of.function.as_deref() else {
-        return whole;
-    };
+    let Some(function) = of.function.as_deref() else { return whole };
     let mut rest = function;
     let mut shown = whole;
     while shown.chars().count() > width

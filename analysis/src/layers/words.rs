@@ -19,7 +19,7 @@ pub fn layers_in_short(rank: Option<u32>, layers: &LayersReport) -> String {
         ("saved for backward", totals.saved),
     ];
     let parts = parts.into_iter().filter_map(|(name, size)| {
-        size.filter(|size| *size > 0).map(|size| format!("{} {name}", bytes(size)))
+        if size > Some(0) { Some(format!("{} {name}", bytes(size?))) } else { None }
     });
     let parts: Vec<String> = parts.collect();
     let share = |layer: &LayerReport| layer.bytes.at_once() as f64 / all.max(1) as f64;
@@ -28,7 +28,7 @@ pub fn layers_in_short(rank: Option<u32>, layers: &LayersReport) -> String {
         .take(NAMED)
         .map(|layer| format!("{} {}", name(layer), percent(share(layer))))
         .collect();
-    let rank = rank.map_or(String::new(), |rank| format!(" of rank {rank}"));
+    let rank = if let Some(rank) = rank { format!(" of rank {rank}") } else { String::new() };
     let most = match named.as_slice() {
         [] => String::new(),
         named => format!(" Most: {}.", named.join(", ")),

@@ -78,15 +78,13 @@ impl<K: Copy + Ord> AliveByLine<K> {
     pub(crate) fn growing(&self, heap: &mut HeapTrend, life: &WatchedLife) -> Vec<Growing<K>> {
         let rises = |trend: Option<Trend>| trend.filter(|trend| trend.rises);
         let resident = rises(heap.resident);
-        let Some(whole) = resident.or(rises(heap.objects)) else {
-            return Vec::new();
-        };
+        let Some(whole) = resident.or(rises(heap.objects)) else { return Vec::new() };
         let part = |series: &LowestSeries| rises(part_trend(series, &whole, life));
         let line = |(key, series): (&K, &AliveSeries)| {
             Some((*key, part(&series.objects)?, part(&series.bytes)))
         };
         let mut lines: Vec<Growing<K>> = self.0.iter().filter_map(line).collect();
-        let bytes = |line: &Growing<K>| line.2.map_or(0.0, |bytes| bytes.per_s);
+        let bytes = |line: &Growing<K>| if let Some(bytes) = line.2 { bytes.per_s } else { 0.0 };
         let explained: f64 = lines.iter().map(bytes).sum();
         if resident.is_some_and(|resident| explained >= resident.per_s * EXPLAINED) {
             heap.outside_python = Some(false);

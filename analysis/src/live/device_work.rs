@@ -84,9 +84,7 @@ impl LiveDeviceWork {
 
     /// Adds time with a pause of this process running and no other pause.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
-        let Some((first, last)) = self.span else {
-            return;
-        };
+        let Some((first, last)) = self.span else { return };
         let within = duration_ns(start_ns.max(first), end_ns.min(last));
         add_to(&mut self.paused_ns, within);
         for (from, until) in self.busy.within(start_ns, end_ns) {
@@ -105,12 +103,12 @@ impl LiveDeviceWork {
 
     /// The bucket of the first operation.
     pub(super) fn known_from(&self) -> u64 {
-        self.span.map_or(0, |(first, _)| bucket(first))
+        if let Some((first, _)) = self.span { bucket(first) } else { 0 }
     }
 
     /// The last bucket with known work.
     pub(super) fn known_until(&self) -> u64 {
-        self.span.map_or(0, |(_, last)| bucket(last))
+        if let Some((_, last)) = self.span { bucket(last) } else { 0 }
     }
 
     /// Busy time by bucket.

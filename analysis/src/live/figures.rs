@@ -25,7 +25,7 @@ impl LiveProcess {
         let mut figures = self.description();
         self.add_pauses(&mut figures, interval);
         let exit = self.sums.exit;
-        let until_ns = exit.map_or(now_ns, |exit| exit.at_ns);
+        let until_ns = if let Some(exit) = exit { exit.at_ns } else { now_ns };
         let wall_ns = until_ns.saturating_sub(self.since_ns());
         // A process that just started was not paused.
         figures.share_ppm = ppm(figures.paused_ns.min(wall_ns), wall_ns).unwrap_or(0);
@@ -60,10 +60,12 @@ impl LiveProcess {
             parent: described.and_then(|process| process.parent),
             rank: self.sums.rank(),
             command: described.map_or_else(String::new, |process| process.command.concat()),
-            interpreter: interpreter.map_or_else(String::new, |interpreter| {
+            interpreter: if let Some(interpreter) = interpreter {
                 let suffix = if interpreter.free_threaded { "t" } else { "" };
                 format!("{}{suffix}", interpreter.version)
-            }),
+            } else {
+                String::new()
+            },
             since_ns: self.since_ns(),
             ended: self.sums.exit.map(|exit| ProcessEnd {
                 at_ns: exit.at_ns,

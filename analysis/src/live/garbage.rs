@@ -24,7 +24,10 @@ pub(super) fn figures(sums: &GarbageSums) -> Option<GarbageFigures> {
         *objects.entry(name).or_default() += count;
     }
     let (examined_collected, collected) = sums.freed();
-    (!types.counts.is_empty()).then_some(GarbageFigures { objects, examined_collected, collected })
+    if types.counts.is_empty() {
+        return None;
+    }
+    Some(GarbageFigures { objects, examined_collected, collected })
 }
 
 /// `None` if nothing was examined. `observed_ns`: how long the process was recorded.

@@ -109,9 +109,7 @@ struct DeviceIdle {
 impl LiveIdle {
     /// Adds a call; calls that CUPTI did not record have no place among the operations.
     pub(super) fn add_call(&mut self, call: &CudaCall) {
-        let Some(correlation) = call.correlation else {
-            return;
-        };
+        let Some(correlation) = call.correlation else { return };
         let effect = CallEffect::of(&call.function);
         if effect.launches() || effect == CallEffect::Copy {
             self.launches.insert(correlation, call.start_ns);
@@ -195,7 +193,7 @@ impl LiveIdle {
                     GpuOpKind::HostFunction => self.host_function(device, (at_ns, end_ns)),
                     _ => {
                         let is_copy = kind == GpuOpKind::Memcpy;
-                        if let Some(correlation) = correlation.filter(|_| is_copy) {
+                        if is_copy && let Some(correlation) = correlation {
                             push(&mut self.copies, (correlation, end_ns), COPIES);
                         }
                         self.op(device, (at_ns, end_ns), correlation);
@@ -207,9 +205,7 @@ impl LiveIdle {
 
     /// A call that may have waited.
     fn call(&mut self, (start_ns, end_ns): (u64, u64), cause: IdleCause, correlation: u64) {
-        let Some(place) = REMOVED.iter().position(|removed| *removed == cause) else {
-            return;
-        };
+        let Some(place) = REMOVED.iter().position(|removed| *removed == cause) else { return };
         let length_ns = end_ns.saturating_sub(start_ns);
         if cause == IdleCause::Allocation {
             return remove(&mut self.host, place, length_ns);
@@ -220,9 +216,7 @@ impl LiveIdle {
             return;
         }
         let last = self.devices.iter().filter_map(|device| Some((device.ended(end_ns)?, device)));
-        let Some((done_ns, device)) = last.max_by_key(|(done_ns, _)| *done_ns) else {
-            return;
-        };
+        let Some((done_ns, device)) = last.max_by_key(|(done_ns, _)| *done_ns) else { return };
         let waited = done_ns > start_ns;
         let wait_ns = if waited { length_ns.saturating_sub(UNBLOCKED_NS) } else { 0 };
         // It would have had to wait, had it been called earlier.

@@ -66,7 +66,7 @@ impl LocationTable {
 
     /// The line to show, and the library's below it.
     pub(super) fn names(&self, place: StackLines) -> (CodeLine, Option<CodeLine>) {
-        let below = (place.line != place.shown()).then_some(place.line);
+        let below = if place.line != place.shown() { Some(place.line) } else { None };
         (self.name(place.shown()), below.map(|below| self.name(below)))
     }
 }
@@ -81,9 +81,7 @@ pub(super) struct LocationSums {
 
 impl LocationSums {
     pub(super) fn add(&mut self, place: Option<StackLines>, duration_ns: u64) {
-        let Some(place) = place else {
-            return self.other.add(duration_ns);
-        };
+        let Some(place) = place else { return self.other.add(duration_ns) };
         if self.sums.len() >= SUMMED && !self.sums.contains_key(&place) {
             self.halve();
         }

@@ -57,9 +57,7 @@ impl StepPauses<'_> {
 impl LiveSteps {
     /// Adds a mark of a step.
     pub(super) fn add_mark(&mut self, mark: &StepMark, pauses: StepPauses<'_>) {
-        let Some(thread) = self.thread(mark.tid, Some(&mark.marker)) else {
-            return;
-        };
+        let Some(thread) = self.thread(mark.tid, Some(&mark.marker)) else { return };
         let start_ns = mark.at_ns();
         if thread.open.is_some_and(|(open_ns, _)| start_ns <= open_ns) {
             return;
@@ -117,9 +115,7 @@ impl LiveSteps {
         let preferred = self.threads.iter().min_by_key(|thread| {
             (thread.closed.is_empty(), thread.source(), Reverse(thread.count))
         });
-        let Some(most) = preferred else {
-            return (Vec::new(), None);
-        };
+        let Some(most) = preferred else { return (Vec::new(), None) };
         let steps = most.closed.iter().map(|step| {
             let mut step = *step;
             step.pauses.count = step.pauses.count.max(u64::from(step.pauses.time_ns > 0));
@@ -197,6 +193,6 @@ impl ThreadSteps {
         }
         let behind = self.closed.partition_point(|step| step.start_ns <= at_ns);
         let step = self.closed.get_mut(behind.checked_sub(1)?)?;
-        (at_ns < step.end_ns()).then_some(step)
+        if at_ns < step.end_ns() { Some(step) } else { None }
     }
 }

@@ -178,9 +178,9 @@ impl PhaseSums {
             after_start_ns: time::duration_ns(origin_ns, start_ns),
             duration_ns,
             paused_ns,
-            paused_cpu_ns: is_known.then_some(self.cpu_ns),
+            paused_cpu_ns: if is_known { Some(self.cpu_ns) } else { None },
             paused_ratio: ratio(paused_ns, duration_ns),
-            longest_cpu_ns: self.longest_cpu_ns.filter(|_| is_known),
+            longest_cpu_ns: if is_known { self.longest_cpu_ns } else { None },
             over_time_ns,
             ..self.row
         }
@@ -264,7 +264,7 @@ impl Borders {
 
     fn is_one(&self, at_ns: u64) -> bool {
         let before = self.none.partition_point(|(first_ns, _)| *first_ns < at_ns);
-        let span = before.checked_sub(1).and_then(|last| self.none.get(last));
+        let span = gctrace_units::part(&self.none, ..before).last();
         span.is_none_or(|(_, last_ns)| *last_ns < at_ns)
     }
 }

@@ -74,7 +74,7 @@ impl Report {
         let of = |generation| {
             let name = GroupName::Generation(Some(generation));
             let group = self.by_generation.iter().find(|group| group.name == name);
-            group.map_or(PauseTotal::default(), |group| total(&group.pauses))
+            if let Some(group) = group { total(&group.pauses) } else { PauseTotal::default() }
         };
         if known.automatic().count > 0 {
             return known;

@@ -72,28 +72,21 @@ impl Report {
 
     /// Keeps records about traces of `index`, from old to new numbers.
     fn renumber(&mut self, index: &BTreeMap<usize, usize>) {
-        let known = |trace: &mut usize| match index.get(trace) {
-            Some(new) => {
-                *trace = *new;
-                true
-            }
-            None => false,
+        let known = |trace: &mut usize| {
+            let Some(new) = index.get(trace) else { return false };
+            *trace = *new;
+            true
         };
         let known_rank = |trace: &mut u64| {
-            let new = usize::try_from(*trace).ok().and_then(|old| index.get(&old));
-            match new {
-                Some(new) => {
-                    *trace = *new as u64;
-                    true
-                }
-                None => false,
-            }
+            let Ok(old) = usize::try_from(*trace) else { return false };
+            let Some(new) = index.get(&old) else { return false };
+            *trace = *new as u64;
+            true
         };
         self.processes.retain_mut(|process| known(&mut process.trace));
         self.worst.retain_mut(|worst| known(&mut worst.trace));
         self.gpus.retain_mut(|gpus| known(&mut gpus.trace));
-        self.phases =
-            self.phases.take().and_then(|mut phase| known(&mut phase.trace).then_some(phase));
+        self.phases.take_if(|phases| !known(&mut phases.trace));
         if let Some(bounds) = &mut self.gpu_bounds {
             bounds.processes.retain_mut(|process| known(&mut process.trace));
         }
@@ -105,9 +98,7 @@ impl Report {
             steps.processes.retain_mut(|process| known(&mut process.trace));
             steps.processes_left_out += (before - steps.processes.len()) as u64;
         }
-        let Some(gpu) = &mut self.gpu else {
-            return;
-        };
+        let Some(gpu) = &mut self.gpu else { return };
         gpu.devices.retain_mut(|device| known(&mut device.id.trace));
         gpu.cause.retain_mut(|cause| known(&mut cause.trace));
         gpu.clocks.retain_mut(|clock| known(&mut clock.trace) && known(&mut clock.gc_trace));
@@ -116,9 +107,7 @@ impl Report {
         if let Some(launching) = &mut gpu.launching {
             launching.devices.retain_mut(|device| known(&mut device.id.trace));
         }
-        let Some(ranks) = &mut gpu.ranks else {
-            return;
-        };
+        let Some(ranks) = &mut gpu.ranks else { return };
         ranks.unrelated.retain_mut(|unrelated| known_rank(&mut unrelated.trace));
         for job in &mut ranks.jobs {
             job.ranks.retain_mut(|rank| known_rank(&mut rank.trace));
@@ -131,9 +120,7 @@ impl Report {
                 job.communicators.clear();
             }
             let described: BTreeSet<u32> = job.ranks.iter().map(|rank| rank.rank).collect();
-            let Some(pauses) = &mut job.pauses else {
-                continue;
-            };
+            let Some(pauses) = &mut job.pauses else { continue };
             let columns: Vec<bool> =
                 pauses.victims.iter().map(|rank| described.contains(rank)).collect();
             let keep = |row: &mut Vec<i64>| {

@@ -150,7 +150,7 @@ pub struct UnseenReport {
 impl From<UnseenCollections> for UnseenReport {
     fn from(unseen: UnseenCollections) -> Self {
         let UnseenCollections { at_start, at_end, uncounted, end_ns } = unseen;
-        Self { at_start, at_end, uncounted, end_ns: Some(end_ns).filter(|ns| *ns > 0) }
+        Self { at_start, at_end, uncounted, end_ns: if end_ns > 0 { Some(end_ns) } else { None } }
     }
 }
 

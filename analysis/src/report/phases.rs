@@ -208,7 +208,8 @@ impl PhaseReport {
     pub fn overload(&self) -> Option<f64> {
         self.paused_cpu_ns?;
         let waited_ns = self.paused_ns.saturating_sub(self.collected_ns());
-        ratio(waited_ns, self.paused_ns).filter(|share| *share >= Self::OVERLOADED)
+        let share = ratio(waited_ns, self.paused_ns)?;
+        if share >= Self::OVERLOADED { Some(share) } else { None }
     }
 }
 

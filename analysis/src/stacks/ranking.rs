@@ -203,8 +203,9 @@ impl<'a> StackRanking<'a> {
         let (line, own_line) = (node.lines.line, node.lines.shown());
         self.stacks.entry(node_id).or_default().merge(sums);
         let innermost = self.innermost.entry(line).or_default();
-        innermost.add(sums, Some(own_line).filter(|own_line| *own_line != line));
-        let executed = Some(line).filter(|line| *line != own_line);
+        let [shown, executed] =
+            if own_line != line { [Some(own_line), Some(line)] } else { [None; 2] };
+        innermost.add(sums, shown);
         let group = self.own_lines.entry(own_line).or_default();
         group.add(sums, executed);
         if let Some(module) = self.tree.imported(node) {

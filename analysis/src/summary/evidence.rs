@@ -9,9 +9,7 @@ use crate::report::{
     OmittedGpuReport, OverheadReport, PauseTotal, ProbeReport, ProcessReport,
 };
 use crate::time::{add_to, beyond, duration_ns, sum};
-use gctrace_event::{
-    ExaminedProcesses, HitCost, OmittedPauses, ProbeCost, ProcessOrigin, Segment, UnseenCollections,
-};
+use gctrace_event::{HitCost, OmittedPauses, ProbeCost, ProcessOrigin, Segment, UnseenCollections};
 use gctrace_stats::{rate, ratio};
 use std::collections::{BTreeMap, HashSet};
 
@@ -167,20 +165,19 @@ impl Analysis {
         for trace in &self.traces {
             let end = trace.end.as_ref();
             let examined = end.and_then(|end| end.processes.as_ref());
-            complete = complete
-                .zip(examined.map(ExaminedProcesses::is_complete))
-                .map(|(one, other)| one && other);
+            complete = match (complete, examined) {
+                (Some(one), Some(examined)) => Some(one && examined.is_complete()),
+                _ => None,
+            };
             for (why, count) in examined.iter().flat_map(|examined| &examined.unexamined) {
                 let sum = missing.unexamined.entry(why.clone()).or_default();
                 add_to(sum, *count);
             }
-            let segment = trace.header.as_ref().and_then(|header| {
-                let time_ns = |segment: &Segment| {
-                    duration_ns(segment.recording_started_ns, header.started_ns)
-                };
-                header.segment.as_ref().map(|segment| (segment, time_ns(segment)))
-            });
-            if let Some((segment, time_ns)) = segment.filter(|(segment, _)| segment.number > 1) {
+            if let Some(header) = &trace.header
+                && let Some(segment) = &header.segment
+                && segment.number > 1
+            {
+                let time_ns = duration_ns(segment.recording_started_ns, header.started_ns);
                 add_deleted(missing.deleted.get_or_insert_default(), segment, time_ns);
             }
             self.add_omitted_gpu_work(&mut missing.omitted_gpu_work, trace);
@@ -208,7 +205,7 @@ impl Analysis {
             missing.inexact_overlaps += u64::from(process.inexact());
         }
         missing.unseen = all_unseen.map(Into::into);
-        missing.every_process_examined = complete.filter(|_| !self.traces.is_empty());
+        missing.every_process_examined = if self.traces.is_empty() { None } else { complete };
         missing
     }
 }
@@ -229,7 +226,7 @@ fn add_deleted(sum: &mut DeletedReport, segment: &Segment, time_ns: u64) {
     sum.longest_ns = sum.longest_ns.max(before.longest_ns());
     add_to(&mut sum.lost, before.lost);
     for more in &before.generations {
-        let generation = (more.generation <= 2).then_some(more.generation);
+        let generation = if more.generation <= 2 { Some(more.generation) } else { None };
         let known = sum.generations.iter_mut().find(|known| known.generation == generation);
         let known = match known {
             Some(known) => known,

@@ -20,7 +20,7 @@ pub(super) fn trace_report(trace: &TraceState, listed: &[&ProcessReport]) -> Tra
     let unlisted = &trace.unlisted;
     let header = trace.header.as_ref();
     let end = trace.end.as_ref();
-    let omitted_ns = end.map_or(0, |end| end.omitted.total_ns.0);
+    let omitted_ns = if let Some(end) = end { end.omitted.total_ns.0 } else { 0 };
     let observed = listed().map(|process| process.observed_ns);
     let observed_ns = sum(observed.chain([unlisted.observed_ns]));
     let stopped = listed().map(|process| process.stopped_ns);
@@ -68,7 +68,7 @@ pub(super) fn trace_report(trace: &TraceState, listed: &[&ProcessReport]) -> Tra
         notes: trace.notes.iter().map(note).chain(trace.repeats.as_ref().map(repeated)).collect(),
         notes_left_out: trace.notes_left_out,
         repeats: trace.repeats.clone(),
-        writer: trace.writer.filter(|_| end.is_none()),
+        writer: if end.is_none() { trace.writer } else { None },
     }
 }
 

@@ -125,9 +125,7 @@ impl<W: Write + Send> TableFile<W> {
         let columns = self.table.columns().iter().zip(&self.columns);
         let mut group = self.out.next_row_group()?;
         for (column, values) in columns {
-            let Some(mut out) = group.next_column()? else {
-                break;
-            };
+            let Some(mut out) = group.next_column()? else { break };
             let nullable = is_nullable(column.kind);
             match values {
                 Values::Numbers(values) => {
@@ -217,7 +215,7 @@ where
         rows().map(|one| one.map_or_else(T::T::default, &value)).collect()
     };
     let levels: Vec<i16> = rows().map(|one| i16::from(one.is_some())).collect();
-    let levels = nullable.then_some(levels.as_slice());
+    let levels = if nullable { Some(levels.as_slice()) } else { None };
     out.typed::<T>().write_batch(&known, levels, None)?;
     Ok(())
 }

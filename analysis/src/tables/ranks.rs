@@ -42,7 +42,7 @@ impl KnownClock {
         Self {
             job: Some(job as u64),
             offset_ns: Some(difference(member.offset_ns, first.offset_ns)),
-            error_ns: aligned.then_some(member.error_ns),
+            error_ns: if aligned { Some(member.error_ns) } else { None },
             collectives: Some(member.aligned_by),
             ambiguous: Some(member.ambiguous),
         }
@@ -68,9 +68,7 @@ impl<W: Write + Send> TraceTables<W> {
             processes.entry(place).or_default().read = Some(one);
         }
         for ((trace, pid), known) in &processes {
-            let Some(state) = analysis.traces.get(*trace) else {
-                continue;
-            };
+            let Some(state) = analysis.traces.get(*trace) else { continue };
             let clock = clock(&found, &timelines, (*trace, *pid), analysis.traces.len());
             let texts = RankTexts::new(state, known);
             let row = rank((*trace, *pid), state, known, &clock, &texts);
@@ -89,12 +87,10 @@ impl<W: Write + Send> TraceTables<W> {
         timelines: &[&Timeline],
     ) -> Result<(), TableError> {
         let replayed = ranks.job(timelines);
-        let first_ns = ranks.members.first().map_or(0, |first| first.offset_ns);
+        let first_ns = if let Some(first) = ranks.members.first() { first.offset_ns } else { 0 };
         for (at, collective) in replayed.collectives.iter().enumerate() {
             let arrivals = waits::arrivals(collective, &replayed);
-            let Some(last) = arrivals.last() else {
-                continue;
-            };
+            let Some(last) = arrivals.last() else { continue };
             let decided = waits::is_last(&arrivals, ranks);
             for arrival in &arrivals {
                 let (member, op) = (ranks.members[arrival.member], arrival.op);
@@ -102,7 +98,7 @@ impl<W: Write + Send> TraceTables<W> {
                 let of = RowProcess::new(timeline.trace, timeline.rank, timeline.pid);
                 let start_ns = difference(arrival.start_ns, first_ns);
                 let place = (job as u64, at as u64);
-                let is_last = decided.then_some(arrival.member == last.member);
+                let is_last = if decided { Some(arrival.member == last.member) } else { None };
                 let wait_ns = arrival.wait_ns(last.start_ns);
                 let row = arrived(of, place, timeline, &op, start_ns, wait_ns, is_last);
                 self.row(Table::Collectives, &row)?;
@@ -156,7 +152,7 @@ fn clock(
     }
     let of_trace = of_trace.map(|known| KnownClock { collectives: None, ..known });
     of_trace.unwrap_or_else(|| KnownClock {
-        offset_ns: (traces == 1).then_some(0),
+        offset_ns: if traces == 1 { Some(0) } else { None },
         ..KnownClock::default()
     })
 }

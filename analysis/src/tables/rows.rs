@@ -25,7 +25,7 @@ pub(super) struct RowProcess {
 impl RowProcess {
     /// `pid` 0: the trace does not contain it.
     pub(super) fn new(trace: usize, rank: Option<u32>, pid: u32) -> Self {
-        Self { trace: trace as u64, rank, pid: Some(pid).filter(|pid| *pid != 0) }
+        Self { trace: trace as u64, rank, pid: if pid != 0 { Some(pid) } else { None } }
     }
 }
 

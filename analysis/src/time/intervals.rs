@@ -124,7 +124,7 @@ impl SummedIntervals {
     fn until(&self, at_ns: u64) -> u64 {
         let behind = self.spans.partition_point(|(start, _, _)| *start < at_ns);
         let last = behind.checked_sub(1).map(|last| self.spans[last]);
-        last.map_or(0, |(start, end, before)| before + (at_ns.min(end) - start))
+        if let Some((start, end, before)) = last { before + (at_ns.min(end) - start) } else { 0 }
     }
 }
 

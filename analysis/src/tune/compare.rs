@@ -149,7 +149,10 @@ impl ComparedClock {
 
     /// Difference of a setting from the first one.
     fn difference(&self, at: usize) -> Option<MeasuredDifference> {
-        let first = self.of_settings.first().filter(|first| first.len() >= FEWEST_RUNS)?;
+        let first = self.of_settings.first()?;
+        if first.len() < FEWEST_RUNS {
+            return None;
+        }
         let these = self.of_settings.get(at)?;
         let all = self.compared(these, first, |time| time.all)?;
         let collecting = self.compared(these, first, RunTime::collections)?;
@@ -231,7 +234,9 @@ struct Spread {
 
 impl Spread {
     fn add(&mut self, values: &[f64]) {
-        if let Some(mean) = mean(values).filter(|mean| *mean > 0.0) {
+        if let Some(mean) = mean(values)
+            && mean > 0.0
+        {
             self.squares += values.iter().map(|value| (value / mean - 1.0).powi(2)).sum::<f64>();
             self.freedom += gctrace_units::u32_or_most(values.len() - 1);
         }

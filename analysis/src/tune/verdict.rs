@@ -69,9 +69,10 @@ impl TuneReport {
     /// The same of one setting.
     pub fn knows(&self, at: usize, precision: Option<f64>) -> bool {
         let found = self.settings.get(at).filter(|setting| setting.refused.is_none());
-        found
-            .and_then(|setting| setting.difference(self.measure))
-            .is_some_and(|found| is_enough(found, precision))
+        let Some(found) = found.and_then(|setting| setting.difference(self.measure)) else {
+            return false;
+        };
+        is_enough(found, precision)
     }
 
     /// Whether seeking may end: one is better beyond noise, or the best one gains too little for anyone, or its
@@ -101,7 +102,7 @@ impl TuneReport {
         let best = self.guess()?;
         let found = best.difference(self.measure)?;
         let is_likely = -found.mean_ratio >= found.half_ratio() / 4.0;
-        (is_likely && found.mean_ratio <= -WORTH).then_some((best, found))
+        if is_likely && found.mean_ratio <= -WORTH { Some((best, found)) } else { None }
     }
 
     fn likely_ns(&self, setting: &TunedSetting) -> Option<f64> {
@@ -146,7 +147,7 @@ impl TuneReport {
         let wanting = judged.filter_map(|setting| {
             let found = setting.difference(self.measure)?;
             let times = (found.half_ratio() / precision.unwrap_or(PRECISE)).powi(2);
-            (!is_enough(found, precision)).then_some(times)
+            if is_enough(found, precision) { None } else { Some(times) }
         });
         let times = wanting.max_by(f64::total_cmp)?;
         let steps = (times * (measured * self.settings.len() as u64) as f64) as u64;

@@ -10,7 +10,7 @@ pub fn encode(number: u64) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
         let number = rest?;
         let [low, ..] = number.to_le_bytes();
-        rest = (number > 0x7f).then_some(number >> 7);
+        rest = if number > 0x7f { Some(number >> 7) } else { None };
         Some(if rest.is_some() { low | 0x80 } else { low })
     })
 }

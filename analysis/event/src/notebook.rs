@@ -63,7 +63,7 @@ fn number(file: &str) -> Option<Option<&str>> {
     }
     let (_, folder) = folder.rsplit_once('/')?;
     let is_cell = folder.strip_prefix("ipykernel_").is_some_and(is_number) && is_number(stem);
-    is_cell.then_some(None)
+    if is_cell { Some(None) } else { None }
 }
 
 #[cfg(test)]

@@ -36,9 +36,10 @@ fn is_root(before: &str, directory: &str) -> bool {
 
 /// `python3`, `python3.11`, `python3.13t`, `pypy3.10`.
 fn is_python(directory: &str) -> bool {
-    let version = directory.strip_prefix("python").or_else(|| directory.strip_prefix("pypy"));
-    version.is_some_and(|version| {
-        let digits = version.trim_end_matches('t');
-        !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.')
-    })
+    let Some(version) = directory.strip_prefix("python").or_else(|| directory.strip_prefix("pypy"))
+    else {
+        return false;
+    };
+    let digits = version.trim_end_matches('t');
+    !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.')
 }

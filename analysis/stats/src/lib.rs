@@ -52,13 +52,16 @@ pub struct Estimate {
 
 /// Arithmetic mean; `None` of no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / count(values))
+    if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / count(values)) }
 }
 
 /// Standard deviation of the population that the values are a sample of (divisor n - 1); `None` of
 /// fewer than two values.
 pub fn standard_deviation(values: &[f64]) -> Option<f64> {
-    let mean = mean(values).filter(|_| values.len() > 1)?;
+    if values.len() <= 1 {
+        return None;
+    }
+    let mean = mean(values)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     Some((squares / (count(values) - 1.0)).sqrt())
 }

@@ -34,7 +34,7 @@ pub fn spread(values: &[i64], center: i64) -> Option<u64> {
 }
 
 fn nth<T: Ord + Copy>(values: &mut [T], place: usize) -> Option<T> {
-    (place < values.len()).then(|| *values.select_nth_unstable(place).1)
+    if place < values.len() { Some(*values.select_nth_unstable(place).1) } else { None }
 }
 
 /// `value` times `part` / `whole`; 0 of nothing.
@@ -46,7 +46,7 @@ pub fn scaled(value: u64, part: u64, whole: u64) -> u64 {
 
 /// `part` / `whole`, `None` where there is no whole.
 pub fn ratio(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
+    if whole > 0 { Some(part as f64 / whole as f64) } else { None }
 }
 
 /// Events per second; `None` if no time passed.

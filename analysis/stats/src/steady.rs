@@ -47,7 +47,7 @@ fn split(points: &[(f64, f64)]) -> Option<usize> {
         })
         .min_by(|(one, _), (other, _)| one.total_cmp(other))?;
     let enough = points.len() > FEWEST_BEFORE + FEWEST;
-    (enough && two < criterion(squares(points), ONE_LINE) - VERY_STRONG).then_some(at)
+    if enough && two < criterion(squares(points), ONE_LINE) - VERY_STRONG { Some(at) } else { None }
 }
 
 /// Sum of the squared deviations from the line of least squares.

@@ -23,7 +23,7 @@ pub fn length_bucket(length_ns: u64) -> u32 {
     let units = length_ns >> 4;
     let bits = (u64::BITS - units.leading_zeros()).max(7) - 7;
     let bucket = u64::from(bits) * 64 + (units >> bits);
-    u32::try_from(bucket).map_or(LAST_BUCKET, |bucket| bucket.min(LAST_BUCKET))
+    if let Ok(bucket) = u32::try_from(bucket) { bucket.min(LAST_BUCKET) } else { LAST_BUCKET }
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ impl WrittenFrames {
 
     fn name_at(&self, index: u32) -> &str {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
-        self.names.get_index(index).map_or("", |name| &**name)
+        if let Some(name) = self.names.get_index(index) { name } else { "" }
     }
 
     /// No section is needed, or it would not be whole.

@@ -57,11 +57,14 @@ impl ChromeEvent<'_> {
     /// Process id, start and end in ns of an event with a time, whatever it is about.
     #[must_use]
     pub fn work(&self) -> Option<(Option<u32>, u64, u64)> {
-        let timed = matches!(self.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i"));
-        let start_ns = self.ts.us_as_ns().filter(|_| timed)?;
-        let length_ns = self.dur.us_as_ns();
-        let end_ns =
-            length_ns.map_or(start_ns, |length_ns| gctrace_units::after(start_ns, length_ns));
+        if !matches!(self.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i")) {
+            return None;
+        }
+        let start_ns = self.ts.us_as_ns()?;
+        let end_ns = match self.dur.us_as_ns() {
+            Some(length_ns) => gctrace_units::after(start_ns, length_ns),
+            None => start_ns,
+        };
         let pid = self.pid.unsigned().and_then(|pid| u32::try_from(pid).ok());
         Some((pid, start_ns, end_ns))
     }
@@ -312,9 +315,7 @@ impl EventReader {
             Some(_) => return Err(self.syntax(0, "a key in quotes")),
             None => return self.end_early(),
         }
-        let Some(section) = self.key(TraceSection::of)? else {
-            return self.end_early();
-        };
+        let Some(section) = self.key(TraceSection::of)? else { return self.end_early() };
         self.is_speedscope |= matches!(section, TraceSection::Profiles);
         let next = self.window.peek()?;
         match (next, section) {
@@ -344,9 +345,7 @@ impl EventReader {
     /// Consumes the key at the current byte and the colon after it, and returns the result of `which` for the quoted
     /// key. `None`: the text ended.
     fn key<T>(&mut self, which: impl Fn(&[u8]) -> T) -> Result<Option<T>, ReadError> {
-        let Some(end) = self.scanned(scan::string)? else {
-            return Ok(None);
-        };
+        let Some(end) = self.scanned(scan::string)? else { return Ok(None) };
         let key = which(part(self.window.rest(), ..end));
         self.window.advance(end);
         match self.window.peek()? {

@@ -50,7 +50,7 @@ impl TraceInput {
         }
         let file = File::open(path).map_err(failed)?;
         let mut input = Self::new(&name, file)?;
-        input.size = metadata.is_file().then_some(metadata.len());
+        input.size = if metadata.is_file() { Some(metadata.len()) } else { None };
         Ok(input)
     }
 
@@ -437,14 +437,14 @@ impl ValueSkipper {
                 b'"' => self.in_string = false,
                 _ => {}
             }
-            return (!self.in_string && self.depth == 0).then_some(index + 1);
+            return if !self.in_string && self.depth == 0 { Some(index + 1) } else { None };
         }
         match byte {
             b'"' => self.in_string = true,
             b'{' | b'[' => self.depth += 1,
             b'}' | b']' if self.depth > 0 => {
                 self.depth -= 1;
-                return (self.depth == 0).then_some(index + 1);
+                return if self.depth == 0 { Some(index + 1) } else { None };
             }
             b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' if self.depth == 0 && !first => {
                 return Some(index);

@@ -12,10 +12,8 @@ pub(crate) fn us_to_ns(text: &[u8]) -> Option<u64> {
         None => (text, &b""[..]),
     };
     let exact = digits(whole).and_then(|us| Some((us, thousandths(fraction)?)));
-    let Some((us, ns)) = exact else {
-        return us_exponent_to_ns(text);
-    };
-    (us <= MAX_US).then(|| us * 1000 + ns)
+    let Some((us, ns)) = exact else { return us_exponent_to_ns(text) };
+    if us <= MAX_US { Some(us * 1000 + ns) } else { None }
 }
 
 /// Digits only, no sign; at least one.
@@ -47,7 +45,7 @@ fn thousandths(fraction: &[u8]) -> Option<u64> {
         }
     }
     let rest = gctrace_units::part(fraction, 4..);
-    rest.iter().all(u8::is_ascii_digit).then_some(value)
+    if rest.iter().all(u8::is_ascii_digit) { Some(value) } else { None }
 }
 
 /// Notations with an exponent: exact as long as their digits fit, as of any number that a double
@@ -65,7 +63,9 @@ fn us_exponent_to_ns(text: &[u8]) -> Option<u64> {
     // The digits omitted at the end are beyond a double's 17 digits.
     let kept = significant.len().min(19);
     let value = u128::from(digits(significant.get(..kept)?)?);
-    significant.get(kept..)?.iter().all(u8::is_ascii_digit).then_some(())?;
+    if !significant.get(kept..)?.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
     let places = i64::try_from(kept).ok()? - i64::try_from(whole.len()).ok()?;
     // 10^power ns is the last digit's place.
     let power = i64::from(exponent) + 3 - places;
@@ -78,13 +78,14 @@ fn us_exponent_to_ns(text: &[u8]) -> Option<u64> {
             None => 0,
         },
     };
-    u64::try_from(ns).ok().filter(|ns| *ns <= MAX_US * 1000)
+    let ns = u64::try_from(ns).ok()?;
+    if ns <= MAX_US * 1000 { Some(ns) } else { None }
 }
 
 /// A JSON number; `None` unless it is finite.
 pub(crate) fn float(text: &[u8]) -> Option<f64> {
     let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    value.is_finite().then_some(value)
+    if value.is_finite() { Some(value) } else { None }
 }
 
 #[cfg(test)]

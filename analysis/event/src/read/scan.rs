@@ -90,9 +90,10 @@ pub(crate) fn member(text: &[u8], at: usize) -> Result<ObjectMember, ScanStop> {
 /// Index of the first byte from `at` on that is not white space.
 pub(crate) fn space(text: &[u8], at: usize) -> usize {
     let rest = part(text, at..);
-    rest.iter()
-        .position(|byte| !matches!(byte, b' ' | b'\n' | b'\r' | b'\t'))
-        .map_or(text.len(), |skipped| at + skipped)
+    match rest.iter().position(|byte| !matches!(byte, b' ' | b'\n' | b'\r' | b'\t')) {
+        Some(skipped) => at + skipped,
+        None => text.len(),
+    }
 }
 
 /// Index after the string with its opening quote at `text[at]`.
@@ -143,9 +144,11 @@ fn decimal(text: &[u8], at: usize) -> Option<usize> {
     if end > at && text.get(end) == Some(&b'.') {
         let fraction = end + 1;
         end = end_of_digits(text, fraction);
-        (end > fraction).then_some(())?;
+        if end <= fraction {
+            return None;
+        }
     }
-    (end > at && !in_word(*text.get(end)?)).then_some(end)
+    if end > at && !in_word(*text.get(end)?) { Some(end) } else { None }
 }
 
 /// Index of the first byte from `at` on that is not a digit, sought eight at a time.

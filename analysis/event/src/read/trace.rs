@@ -160,9 +160,7 @@ impl TraceReader {
         if self.is_ours {
             self.events.skip_frames();
         }
-        let Some(entry) = self.events.next_entry()? else {
-            return Ok(None);
-        };
+        let Some(entry) = self.events.next_entry()? else { return Ok(None) };
         let anomalies = &mut self.anomalies;
         let place = entry.place();
         let report = |problem| anomalies.push(|| place.position(), problem);
@@ -182,8 +180,8 @@ impl TraceReader {
             DecodedItem::Header(header) => {
                 self.is_ours = true;
                 let both = header.mode == RecordingMode::Both;
-                let before = self.unpaired.take().filter(|_| both);
-                self.unpaired = before.or_else(|| both.then(UnpairedPauses::default));
+                self.unpaired =
+                    if both { Some(self.unpaired.take().unwrap_or_default()) } else { None };
                 Ok(Some(DecodedItem::Header(header)))
             }
             DecodedItem::Record(Record::Pause(pause))

@@ -58,12 +58,13 @@ impl<'a> JsonValue<'a> {
     #[must_use]
     pub fn unsigned(self) -> Option<u64> {
         let text = self.number();
-        number::digits(text).or_else(|| {
-            let point = text.iter().position(|byte| *byte == b'.')?;
-            let fraction = text.get(point + 1..)?;
-            (!fraction.is_empty() && fraction.iter().all(|byte| *byte == b'0'))
-                .then(|| number::digits(text.get(..point)?))?
-        })
+        if let Some(whole) = number::digits(text) {
+            return Some(whole);
+        }
+        let point = text.iter().position(|byte| *byte == b'.')?;
+        let fraction = text.get(point + 1..)?;
+        let is_whole = !fraction.is_empty() && fraction.iter().all(|byte| *byte == b'0');
+        if is_whole { number::digits(text.get(..point)?) } else { None }
     }
 
     /// The value as a whole number.
@@ -107,9 +108,10 @@ impl<'a> JsonValue<'a> {
     /// The member of this name, or a missing value.
     #[must_use]
     pub fn member(self, name: &str) -> JsonValue<'a> {
-        self.members()
-            .find(|(key, _)| *key == name.as_bytes())
-            .map_or(JsonValue(b""), |(_, value)| value)
+        let Some((_, value)) = self.members().find(|(key, _)| *key == name.as_bytes()) else {
+            return JsonValue(b"");
+        };
+        value
     }
 
     /// The value as a type of serde's.

@@ -173,7 +173,8 @@ impl CudaCall {
     /// Whether it puts a kernel or a graph into a stream.
     #[must_use]
     pub fn is_launch(&self) -> bool {
-        GpuApi::of(&self.function).is_some_and(|(_, name)| is_launch(name))
+        let Some((_, name)) = GpuApi::of(&self.function) else { return false };
+        is_launch(name)
     }
 
     /// Time in the call in nanoseconds.

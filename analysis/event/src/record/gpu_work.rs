@@ -306,7 +306,10 @@ impl HostCode {
     pub fn python(name: &str) -> Option<(&str, u32, &str)> {
         let (place, function) = name.split_once("): ")?;
         let (file, line) = place.rsplit_once('(')?;
-        let line = line.parse().ok().filter(|_| !file.is_empty())?;
+        if file.is_empty() {
+            return None;
+        }
+        let line = line.parse().ok()?;
         Some((file, line, function))
     }
 }

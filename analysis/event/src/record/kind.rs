@@ -31,7 +31,7 @@ impl Head {
     /// The time for looking up its process id: a record without a time names something of the latest process.
     #[must_use]
     pub fn looked_up_ns(&self) -> u64 {
-        self.span_ns.map_or(u64::MAX, |(start_ns, _)| start_ns)
+        if let Some((start_ns, _)) = self.span_ns { start_ns } else { u64::MAX }
     }
 }
 

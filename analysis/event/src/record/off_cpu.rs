@@ -48,7 +48,7 @@ impl OffCpu {
     /// The end of the last time, in ns of CLOCK_MONOTONIC; the start if there is none.
     #[must_use]
     pub fn end_ns(&self) -> u64 {
-        self.spans().last().map_or(self.at_ns, |(_, end_ns)| end_ns)
+        if let Some((_, end_ns)) = self.spans().last() { end_ns } else { self.at_ns }
     }
 }
 

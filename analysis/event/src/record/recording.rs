@@ -182,7 +182,7 @@ impl ProbeCost {
         let [least_ns, most_ns] = self.ns_per_hit_range.unwrap_or([likely_ns; 2]);
         let all = [least_ns, likely_ns, most_ns];
         let is_sound = all.iter().all(|ns| ns.is_finite() && *ns >= 0.0) && all.is_sorted();
-        is_sound.then_some(HitCost { least_ns, likely_ns, most_ns })
+        if is_sound { Some(HitCost { least_ns, likely_ns, most_ns }) } else { None }
     }
 
     /// Times of stopped programs before they had their probes: no CPU time.

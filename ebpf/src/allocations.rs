@@ -65,7 +65,10 @@ pub struct AllocationCounts {
 /// The largest size of a class; `None` for the last, of unknown sizes.
 fn largest(class: usize) -> Option<u64> {
     let class = u32::try_from(class).ok()?;
-    (class < CLASSES as u32 - 1).then(|| match class.checked_sub(SMALL_CLASSES) {
+    if class >= CLASSES as u32 - 1 {
+        return None;
+    }
+    Some(match class.checked_sub(SMALL_CLASSES) {
         None => 16 * (u64::from(class) + 1),
         Some(above) => 1024 << above,
     })
@@ -134,7 +137,7 @@ impl AllocationPrograms {
             plan.push(*offset, cookie(*size), None);
         }
         let program = &self.skeleton.progs.at_allocation;
-        let only = self.filters_processes.then_some(target.pid);
+        let only = if self.filters_processes { Some(target.pid) } else { None };
         ProbeLink::multi(program, only, file, &plan, ProbeEnd::Entry)
             .map(|link| AllocationWindow { _link: link })
             .map_err(|source| Error::Attach { file: file.to_owned(), source: source.into() })

@@ -63,9 +63,7 @@ impl ProbeTimes {
     /// cannot be measured in that run: it is assumed to lie as far between warm and cold caches as `inside_ns` does.
     pub fn cost(&self, inside_ns: Option<f64>) -> HitCost {
         let (warm, cold) = (self.warm, self.cold);
-        let Some(inside_ns) = inside_ns else {
-            return HitCost::between(warm.all_ns, cold.all_ns);
-        };
+        let Some(inside_ns) = inside_ns else { return HitCost::between(warm.all_ns, cold.all_ns) };
         let least_ns = warm.outside_ns();
         let most_ns = cold.outside_ns().max(least_ns);
         let way = (inside_ns - warm.inside_ns) / (cold.inside_ns - warm.inside_ns).max(1.0);
@@ -172,7 +170,7 @@ impl BpfSession {
             runtime_delta: 0,
             entry: Some(offset),
             // In a session the kind decides whether the return is probed.
-            on_return: is_session.then_some(offset),
+            on_return: if is_session { Some(offset) } else { None },
             semaphore: None,
         };
         let path = Path::new("/proc/self/exe");
@@ -300,7 +298,7 @@ impl TargetCalls {
     fn round(&mut self, caches: Caches) -> f64 {
         let base = self.words.as_ptr();
         let counter = self.words.get_mut(COUNTER_WORD);
-        let counter = counter.map_or(std::ptr::null_mut(), |word| &raw mut *word);
+        let counter = if let Some(word) = counter { &raw mut *word } else { std::ptr::null_mut() };
         let call = || calibration_target(base, 0, counter);
         if matches!(caches, Caches::Warm) {
             let start = Instant::now();
@@ -423,5 +421,5 @@ fn offset_in(line: &str, address: u64) -> Option<u64> {
     let offset = u64::from_str_radix(fields.nth(1)?, 16).ok()?;
     let start = u64::from_str_radix(start, 16).ok()?;
     let end = u64::from_str_radix(end, 16).ok()?;
-    (start..end).contains(&address).then(|| address - start + offset)
+    if (start..end).contains(&address) { Some(address - start + offset) } else { None }
 }

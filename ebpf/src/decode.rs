@@ -32,15 +32,11 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
             KernelEvent::Allocation(AllocationEvent { pid: wire.pid, stack: wire.stack })
         }),
         EventKind::EVENT_SAMPLE => read(bytes).map(|wire| KernelEvent::Sample(sample(&wire))),
-        EventKind::EVENT_OFF_CPU => {
-            read(bytes).and_then(|wire| off_cpu(&wire)).map(KernelEvent::OffCpu)
-        }
+        EventKind::EVENT_OFF_CPU => off_cpu(&read(bytes)?).map(KernelEvent::OffCpu),
         EventKind::EVENT_LOOP => {
             read(bytes).map(|wire: LoopWire| KernelEvent::Loop(turns::key(&wire.place)))
         }
-        EventKind::EVENT_TURN => {
-            read(bytes).and_then(|wire| turns::turn(&wire)).map(KernelEvent::Turn)
-        }
+        EventKind::EVENT_TURN => turns::turn(&read(bytes)?).map(KernelEvent::Turn),
         EventKind::EVENT_TYPE => {
             read(bytes).map(|wire| KernelEvent::Type(garbage::type_event(&wire)))
         }
@@ -99,7 +95,7 @@ fn stack(wire: &StackWire) -> StackEvent {
         frames: frames
             .map(|frame| CapturedFrame {
                 code: CodeId { address: frame.code, identity: frame.identity },
-                offset: (frame.offset != NO_OFFSET).then_some(frame.offset),
+                offset: if frame.offset != NO_OFFSET { Some(frame.offset) } else { None },
             })
             .collect(),
         truncated: wire.truncated != 0,
@@ -119,8 +115,8 @@ fn sample(wire: &SampleWire) -> SampleEvent {
             in_pause: has(SampleFlag::SAMPLE_IN_PAUSE),
             ..CpuSamples::default()
         },
-        stack: (wire.stack != 0).then_some(wire.stack),
-        instruction: (!has(SampleFlag::SAMPLE_IN_KERNEL)).then_some(wire.instruction),
+        stack: if wire.stack != 0 { Some(wire.stack) } else { None },
+        instruction: if has(SampleFlag::SAMPLE_IN_KERNEL) { None } else { Some(wire.instruction) },
     }
 }
 
@@ -150,9 +146,11 @@ fn has(wire: &PauseWire, flag: PauseFlag) -> bool {
 fn pause(wire: &PauseWire, bytes: &[u8]) -> PauseEvent {
     let end_ns = wire.end_ns.max(wire.start_ns);
     let length = end_ns - wire.start_ns;
-    let cpu_ns = (!has(wire, PauseFlag::PAUSE_SWITCH_MISSED))
-        .then_some(length.saturating_sub(wire.off_cpu_ns));
-    let counted = !has(wire, PauseFlag::PAUSE_NO_STATS) && !has(wire, PauseFlag::PAUSE_UNFINISHED);
+    let on_cpu_ns = length.saturating_sub(wire.off_cpu_ns);
+    let cpu_ns = if has(wire, PauseFlag::PAUSE_SWITCH_MISSED) { None } else { Some(on_cpu_ns) };
+    let unfinished = has(wire, PauseFlag::PAUSE_UNFINISHED);
+    let counted = !has(wire, PauseFlag::PAUSE_NO_STATS) && !unfinished;
+    let stopped_ns = wire.stopped_ns.min(length);
     let pause = Pause {
         pid: wire.pid,
         tid: wire.tid,
@@ -160,29 +158,28 @@ fn pause(wire: &PauseWire, bytes: &[u8]) -> PauseEvent {
         end_ns,
         generation: generation(wire).unwrap_or(Pause::UNKNOWN_GENERATION),
         reason: reason(wire),
-        collected: counted.then(|| sum(&wire.moved.collected)),
-        uncollectable: counted.then(|| sum(&wire.moved.uncollectable)),
-        interpreter: (wire.interpreter >= 0).then_some(wire.interpreter),
+        collected: if counted { Some(sum(&wire.moved.collected)) } else { None },
+        uncollectable: if counted { Some(sum(&wire.moved.uncollectable)) } else { None },
+        interpreter: if wire.interpreter >= 0 { Some(wire.interpreter) } else { None },
         cpu_ns,
-        stop_the_world_ns: (wire.stopped_ns > 0).then_some(wire.stopped_ns.min(length)),
+        stop_the_world_ns: if wire.stopped_ns > 0 { Some(stopped_ns) } else { None },
         oldest_objects: u64::try_from(wire.oldest_objects).ok(),
         heap_objects: u64::try_from(wire.heap_objects).ok(),
         // At its end an interrupted one has another memory, or none.
-        freed_bytes: freed_bytes(wire.freed_pages)
-            .filter(|_| !has(wire, PauseFlag::PAUSE_UNFINISHED)),
-        unfinished: has(wire, PauseFlag::PAUSE_UNFINISHED),
+        freed_bytes: if unfinished { None } else { freed_bytes(wire.freed_pages) },
+        unfinished,
         stack: None,
         young_count: counts(wire).map(|counts| u64::from(counts[0])),
         counters: counts::of_pause(wire, bytes, cpu_ns),
         source: EventSource::Probes,
     };
+    let thresholds = wire.thresholds.map(|threshold| threshold.max(0));
     PauseEvent {
         pause,
-        thresholds: (wire.thresholds[0] >= 0)
-            .then_some(wire.thresholds.map(|threshold| threshold.max(0))),
-        enabled: (wire.enabled >= 0).then_some(wire.enabled != 0),
+        thresholds: if wire.thresholds[0] >= 0 { Some(thresholds) } else { None },
+        enabled: if wire.enabled >= 0 { Some(wire.enabled != 0) } else { None },
         forked: has(wire, PauseFlag::PAUSE_FORKED),
-        stack: (wire.stack != 0).then_some(wire.stack),
+        stack: if wire.stack != 0 { Some(wire.stack) } else { None },
         counts: counts(wire),
     }
 }
@@ -194,7 +191,7 @@ const LEAST_FREED: u64 = 2 << 20;
 /// two per CPU and CPU (`percpu_counter_batch`), of the few that the process ran on.
 fn freed_bytes(pages: i64) -> Option<u64> {
     let bytes = u64::try_from(pages).ok()?.checked_mul(page_bytes())?;
-    (bytes >= LEAST_FREED).then_some(bytes)
+    if bytes >= LEAST_FREED { Some(bytes) } else { None }
 }
 
 fn page_bytes() -> u64 {

@@ -20,11 +20,12 @@ pub(crate) fn layout(
     stack: Option<&FrameLayout>,
     found: Option<&ObjectLayout>,
 ) -> LayoutWire {
-    let text = stack.map(|stack| stack.unicode_ascii_data);
-    LayoutWire {
-        objects: found.zip(text).map_or_else(unknown_objects, objects),
-        ..collector.and_then(|collector| known(collector, stack)).unwrap_or_else(unknown)
-    }
+    let objects = match (found, stack) {
+        (Some(found), Some(stack)) => objects((found, stack.unicode_ascii_data)),
+        _ => unknown_objects(),
+    };
+    let known = collector.and_then(|collector| known(collector, stack));
+    LayoutWire { objects, ..known.unwrap_or_else(unknown) }
 }
 
 /// `ascii_data`: where the text of a `str` is.
@@ -93,7 +94,7 @@ fn known(found: &CollectorLayout, stack: Option<&FrameLayout>) -> Option<LayoutW
         enabled: found.enabled,
         thresholds: found.thresholds,
         check_pointer: or_none(check.map(|check| check.pointer)),
-        check_target: check.map_or(0, |check| check.target),
+        check_target: if let Some(check) = check { check.target } else { 0 },
         long_lived_total: or_none(found.long_lived_total),
         heap_size: or_none(found.heap_size),
         collecting_guards: found.tests_collecting.into(),

@@ -109,7 +109,7 @@ impl SamplePrograms {
             pid: wait.pid,
             tid: wait.tid,
             start_ns: wait.start_ns,
-            thread_id: (wait.thread_id != 0).then_some(wait.thread_id),
+            thread_id: if wait.thread_id != 0 { Some(wait.thread_id) } else { None },
         });
         Ok(waits.collect())
     }
@@ -149,7 +149,7 @@ impl SamplePrograms {
                 all.push(LoopReading {
                     key: loop_key(&key),
                     turns: turns(&key, &state),
-                    stack: (state.stack != 0).then_some(state.stack),
+                    stack: if state.stack != 0 { Some(state.stack) } else { None },
                 });
             }
         }

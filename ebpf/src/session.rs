@@ -183,7 +183,7 @@ impl BpfSession {
         let known =
             self.skeleton.maps.followed.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok()??;
         let known = crate::wire::read::<FollowedProcess>(&known)?;
-        (known.runtime != 0).then_some(known.runtime)
+        if known.runtime != 0 { Some(known.runtime) } else { None }
     }
 
     /// Stops recording a process; does nothing if it is not recorded.

@@ -155,9 +155,7 @@ fn perf_events_permitted() -> bool {
 /// (`perf_uprobe_event_init`, kernel/events/core.c).
 fn uprobe_events_permitted() -> bool {
     let number = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type");
-    let Some(number) = number.ok().and_then(|text| text.trim().parse().ok()) else {
-        return false;
-    };
+    let Some(number) = number.ok().and_then(|text| text.trim().parse().ok()) else { return false };
     let mut attributes = libbpf_sys::perf_event_attr {
         type_: number,
         size: size_of::<libbpf_sys::perf_event_attr>() as u32,
@@ -247,7 +245,7 @@ fn load_tiny_program(attach_type: u32) -> Option<OwnedFd> {
         )
     };
     // SAFETY: a non-negative result is a descriptor with no other owner.
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    if fd >= 0 { Some(unsafe { OwnedFd::from_raw_fd(fd) }) } else { None }
 }
 
 /// The pid -1: no process has it.
@@ -258,9 +256,7 @@ const NO_PROCESS: u32 = u32::MAX;
 /// threads refuses a negative pid with EINVAL before it examines the file (46ba0e49b642, "bpf: fix multi-uprobe PID
 /// filtering logic"). libbpf checks both in the same way.
 fn refused_link(attach_type: libbpf_sys::bpf_attach_type, pid: u32) -> i32 {
-    let Some(program) = load_tiny_program(attach_type) else {
-        return 0;
-    };
+    let Some(program) = load_tiny_program(attach_type) else { return 0 };
     let offset: u64 = 0;
     let mut options = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as u64,

@@ -19,8 +19,10 @@ pub(super) fn type_event(wire: &TypeWire) -> TypeEvent {
         name: wire.name.iter().copied().take_while(|byte| *byte != 0).collect(),
         qualname: first(&wire.qualname, wire.qualname_bytes),
         module: first(&wire.module, wire.module_bytes),
-        method: (wire.method != 0)
-            .then_some(CodeId { address: wire.method, identity: wire.method_identity }),
+        method: match wire.method {
+            0 => None,
+            address => Some(CodeId { address, identity: wire.method_identity }),
+        },
     }
 }
 
@@ -55,14 +57,14 @@ fn captured_kind(wire: &GarbageKindWire) -> CapturedKind {
         OF_CLASS => KindOwner::Class(TypeId { address, identity }),
         offset => KindOwner::Code(CapturedFrame {
             code: CodeId { address, identity },
-            offset: (offset != NO_OFFSET).then_some(offset),
+            offset: if offset != NO_OFFSET { Some(offset) } else { None },
         }),
     };
     CapturedKind {
         type_id: TypeId { address: wire.r#type, identity: wire.type_identity },
-        owner: (address != 0).then_some(owner),
+        owner: if address != 0 { Some(owner) } else { None },
         objects: wire.objects,
-        bytes: (wire.bytes != BYTES_UNKNOWN).then_some(wire.bytes),
+        bytes: if wire.bytes != BYTES_UNKNOWN { Some(wire.bytes) } else { None },
     }
 }
 

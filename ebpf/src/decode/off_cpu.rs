@@ -6,7 +6,10 @@ use gctrace_event::{OffCpu, OffCpuReason};
 
 /// `None` of a time that ends before it starts.
 pub(crate) fn off_cpu(wire: &OffCpuWire) -> Option<OffCpuEvent> {
-    (wire.start_ns <= wire.end_ns).then(|| OffCpuEvent {
+    if wire.start_ns > wire.end_ns {
+        return None;
+    }
+    Some(OffCpuEvent {
         off: OffCpu {
             pid: wire.pid,
             tid: wire.tid,
@@ -17,7 +20,7 @@ pub(crate) fn off_cpu(wire: &OffCpuWire) -> Option<OffCpuEvent> {
             woken_by: Some(wire.woken_by).filter(|pid| *pid != 0 && *pid != wire.pid),
             stack: None,
         },
-        stack: (wire.stack != 0).then_some(wire.stack),
+        stack: if wire.stack != 0 { Some(wire.stack) } else { None },
     })
 }
 

@@ -16,7 +16,10 @@ const _: fn(&LoopState) -> &[u32; LAST_BUCKET as usize + 1] = |state| &state.len
 pub(crate) fn turn(wire: &TurnWire) -> Option<Turn> {
     let (waits, in_pauses) = wire.spent_ns.split_at_checked(IN_PAUSES)?;
     let waits = (0..).zip(waits).filter(|(_, spent_ns)| **spent_ns > 0);
-    (wire.start_ns <= wire.end_ns).then(|| Turn {
+    if wire.start_ns > wire.end_ns {
+        return None;
+    }
+    Some(Turn {
         pid: wire.place.pid,
         tid: wire.place.tid,
         start_ns: wire.start_ns,

@@ -43,7 +43,7 @@ impl ProbedAlone {
 
     /// The only process with probes now.
     pub(super) fn process(&self) -> Option<u32> {
-        self.pid.filter(|_| self.is_on)
+        if self.is_on { self.pid } else { None }
     }
 }
 
@@ -65,9 +65,7 @@ impl BpfSession {
     /// Whether [`BpfSession::probe_everywhere`] is due at this exec: it is not the first program of the
     /// process that is probed alone.
     pub fn ends_alone(&self, pid: u32, by_thread: bool, is_first: bool) -> bool {
-        let Some(alone) = self.alone.process() else {
-            return false;
-        };
+        let Some(alone) = self.alone.process() else { return false };
         if pid == alone { by_thread || self.alone.follows_children && !is_first } else { true }
     }
 
@@ -77,9 +75,7 @@ impl BpfSession {
         &mut self,
         attach: impl Fn(&mut Self, &Path, &[PlannedPoint], u32) -> Result<Attachment, Error>,
     ) -> Result<Vec<Attachment>, Error> {
-        let Some(pid) = self.alone.process() else {
-            return Ok(Vec::new());
-        };
+        let Some(pid) = self.alone.process() else { return Ok(Vec::new()) };
         self.alone.is_on = false;
         let mut files = std::mem::take(&mut self.alone.files);
         let placed = files.iter_mut().map(|placed| {

@@ -67,7 +67,7 @@ impl ProgramCounts {
         let timed = self.value(Counter::COUNTER_TIMED.0 + kind as u32);
         let ns = self.value(Counter::COUNTER_TIMED_NS.0 + kind as u32);
         let ends = if kind.has_return() { 2.0 } else { 1.0 };
-        (timed > 0).then(|| ends * ns as f64 / timed as f64)
+        if timed > 0 { Some(ends * ns as f64 / timed as f64) } else { None }
     }
 
     /// Counts since `before`.

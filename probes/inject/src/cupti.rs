@@ -75,16 +75,14 @@ pub(crate) fn start_if_driver_is_mapped() -> bool {
 /// Whether the program has called `cuInit`. We must not call it: afterwards, forked children cannot
 /// use CUDA.
 fn driver_is_initialized() -> bool {
-    let count = find::driver().and_then(|driver| driver.function(c"cuDeviceGetCount"));
-    count.is_some_and(|address| {
-        // SAFETY: the type of this function in every version.
-        let get_count = unsafe {
-            std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_int) -> c_int>(address)
-        };
-        let mut devices = 0;
-        // CUDA_ERROR_NOT_INITIALIZED (3) before.
-        get_count(&raw mut devices) == 0
-    })
+    let Some(driver) = find::driver() else { return false };
+    let Some(address) = driver.function(c"cuDeviceGetCount") else { return false };
+    // SAFETY: the type of this function in every version.
+    let get_count =
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_int) -> c_int>(address) };
+    let mut devices = 0;
+    // CUDA_ERROR_NOT_INITIALIZED (3) before.
+    get_count(&raw mut devices) == 0
 }
 
 /// The program may open the driver's library; its initialization is to be watched from then on.
@@ -129,15 +127,11 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 
 fn begin() {
     guarded(|| {
-        let Some(options) = process_ring::options().filter(|options| options.cuda) else {
-            return;
-        };
+        let Some(options) = process_ring::options().filter(|options| options.cuda) else { return };
         if BEGUN.swap(true, Ordering::AcqRel) {
             return;
         }
-        let Some(ring) = process_ring::ring::<GpuMessage>() else {
-            return;
-        };
+        let Some(ring) = process_ring::ring::<GpuMessage>() else { return };
         if options.yields {
             return report(ring, CuptiState::Yielded, 0, "");
         }

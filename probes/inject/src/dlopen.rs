@@ -37,12 +37,10 @@ pub(crate) unsafe extern "C" fn setlocale(_category: i32, _locale: *const c_char
 
 /// Checks the library that the program is about to open; returns the real function's address.
 unsafe extern "C" fn before(name: *const c_char, flags: i32) -> *const c_void {
-    let Some(open) = real() else {
-        return refuse as *const c_void;
-    };
+    let Some(open) = real() else { return refuse as *const c_void };
     guarded(|| {
         // SAFETY: the program passes a C string or null.
-        let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
+        let name = if name.is_null() { None } else { Some(unsafe { CStr::from_ptr(name) }) };
         notify(open, name, flags);
     });
     open as *const c_void

@@ -51,7 +51,7 @@ pub(crate) fn apply_options() -> Option<Result<ApplyOptions, String>> {
 /// A rank in decimal digits; `None`: unknown.
 fn rank(text: &str) -> Option<u32> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten()
+    if digits { text.parse().ok() } else { None }
 }
 
 /// Removes this library and gctrace's own variables from the environment, so that programs started

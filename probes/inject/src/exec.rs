@@ -158,7 +158,7 @@ unsafe fn without_library(
     let library = preloaded(value).find(|name| has_library(name))?;
     let is_sanitized = || {
         // SAFETY: as the caller promises.
-        let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) });
+        let path = if path.is_null() { None } else { Some(unsafe { CStr::from_ptr(path) }) };
         !begins_with_sanitizer(value)
             && path.is_some_and(|path| program::is_sanitized(path, searches))
     };
@@ -274,14 +274,10 @@ fn start_with(
 /// # Safety
 /// C strings, and a null-terminated list of them.
 unsafe fn report_if_unrecorded(path: *const c_char, environment: CStrings) {
-    let rendezvous = process_ring::follows_to().filter(|_| !confined::is_noticed());
-    let Some(rendezvous) = rendezvous else {
-        return;
-    };
+    let rendezvous = if confined::is_noticed() { None } else { process_ring::follows_to() };
+    let Some(rendezvous) = rendezvous else { return };
     // SAFETY: as the caller promises.
-    let Some(absence) = (unsafe { absence(environment, rendezvous) }) else {
-        return;
-    };
+    let Some(absence) = (unsafe { absence(environment, rendezvous) }) else { return };
     // SAFETY: as the caller promises. A path that does not exist starts no program; PATH is
     // searched by trying each entry.
     let is_there = unsafe {
@@ -307,9 +303,8 @@ unsafe fn absence(environment: CStrings, rendezvous: &[u8]) -> Option<Absence> {
         let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
         if let Some(value) = entry.strip_prefix(PRELOAD) {
             is_preloaded = has_library(value);
-        } else if let Some(value) = entry
-            .strip_prefix(RENDEZVOUS_VARIABLE.as_bytes())
-            .and_then(|value| value.strip_prefix(b"="))
+        } else if let Some(value) = entry.strip_prefix(RENDEZVOUS_VARIABLE.as_bytes())
+            && let Some(value) = value.strip_prefix(b"=")
         {
             meets = Some(value == rendezvous);
         }

@@ -41,7 +41,7 @@ pub(crate) fn begin(options: InjectOptions, rendezvous: Vec<u8>) {
 
 /// The request; `None` if there is none, or recording was switched off.
 fn request() -> Option<&'static RecordingRequest> {
-    REQUEST.get().filter(|_| !is_off())
+    if is_off() { None } else { REQUEST.get() }
 }
 
 /// The options; `None` if gctrace did not set them, or recording was switched off.
@@ -53,13 +53,19 @@ pub(crate) fn options() -> Option<&'static InjectOptions> {
 pub(crate) fn follows_to() -> Option<&'static [u8]> {
     let request = request()?;
     let options = &request.options;
-    (options.follow && (options.collections || options.heap > 0)).then_some(&request.rendezvous)
+    if !options.follow || (!options.collections && options.heap == 0) {
+        return None;
+    }
+    Some(&request.rendezvous)
 }
 
 /// Where full collections are reported; `None` if not requested, or if this process has confined itself since; that is
 /// reported.
 pub(crate) fn reports_heap_to() -> Option<&'static [u8]> {
-    let request = request().filter(|request| request.options.heap > 0)?;
+    let request = request()?;
+    if request.options.heap == 0 {
+        return None;
+    }
     if confined::is_confined(request.options.filters) {
         request.report(Absence::Confined);
         return None;
@@ -84,7 +90,8 @@ impl RecordingRequest {
 
 /// Whether this process was forked from a process with this library active, without an exec since.
 pub(crate) fn is_forked() -> bool {
-    REQUEST.get().is_some_and(|request| !request.mark.is_mine())
+    let Some(request) = REQUEST.get() else { return false };
+    !request.mark.is_mine()
 }
 
 /// Whether this process shares the memory of its parent (vfork).
@@ -204,7 +211,8 @@ pub(crate) fn existing_ring<M: Placed>() -> Option<&'static ProcessRing<M>> {
 /// The ring of this process behind a pointer of [`Placed::place`].
 #[inline]
 fn published<M>(pointer: *mut ProcessRing<M>) -> Option<&'static ProcessRing<M>> {
-    any_published(pointer).filter(|ring| ring.mark.is_mine())
+    let ring = any_published(pointer)?;
+    if ring.mark.is_mine() { Some(ring) } else { None }
 }
 
 /// The ring behind such a pointer, of this process or of an ancestor.
@@ -260,7 +268,7 @@ pub(crate) fn announce_fork() -> bool {
 /// The ring of an ancestor that announces this process.
 fn announced_in() -> Option<&'static PythonRing> {
     let ring = any_published(LAST_FORK.announced_in.load(Ordering::Relaxed))?;
-    (LAST_FORK.pid.load(Ordering::Relaxed) == std::process::id()).then_some(ring)
+    if LAST_FORK.pid.load(Ordering::Relaxed) == std::process::id() { Some(ring) } else { None }
 }
 
 /// A collection ended in a process without a ring: counts it where the process is announced. If no system call may
@@ -320,23 +328,24 @@ pub(crate) fn switch_off(place: &Location<'_>) {
         return;
     }
     let has_ring = withdraw(&PYTHON, place) | withdraw(&GPU, place);
-    if let Some(request) = REQUEST.get().filter(|_| !has_ring) {
+    if !has_ring && let Some(request) = REQUEST.get() {
         request.report(Absence::SwitchedOff);
     }
 }
 
 /// Takes the ring away; `false` if there is none. Never freed: threads that have it finish their writes.
 fn withdraw<M: Placed>(ring: &RingPlace<M>, fault: &Location<'_>) -> bool {
-    let Some(ring) = published(ring.swap(refused(), Ordering::AcqRel)) else {
-        return false;
-    };
+    let Some(ring) = published(ring.swap(refused(), Ordering::AcqRel)) else { return false };
     ring.producer.switch_off(now_ns(), format_args!("{}:{}", fault.file(), fault.line()));
     true
 }
 
 #[cold]
 fn first_ring<M: Placed>() -> Option<&'static ProcessRing<M>> {
-    let request = request().filter(|_| !confined::is_noticed())?;
+    if confined::is_noticed() {
+        return None;
+    }
+    let request = request()?;
     let (role, place) = (M::ROLE, M::place());
     let before = place.load(Ordering::Acquire);
     if before == refused() || (is_forked() && !request.options.follow) {
@@ -350,7 +359,7 @@ fn first_ring<M: Placed>() -> Option<&'static ProcessRing<M>> {
     }
     let made = make(&request.options)
         .map(|(ring, descriptor)| (Box::into_raw(Box::new(ring)), descriptor));
-    let after = made.as_ref().map_or(refused(), |(pointer, _)| *pointer);
+    let after = if let Some((pointer, _)) = &made { *pointer } else { refused() };
     let exchanged = place.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
     let Some((pointer, descriptor)) = made else {
         if role == RingRole::Python {

@@ -74,8 +74,9 @@ pub(crate) fn is_found() -> bool {
 /// Whether CPython knows the calling thread. Needs no lock.
 pub(crate) fn knows_this_thread() -> bool {
     let state = api::api().and_then(|api| api.PyGILState_GetThisThreadState);
+    let Some(state) = state else { return false };
     // SAFETY: may be called at any time by any thread.
-    state.is_some_and(|state| !unsafe { state() }.is_null())
+    !unsafe { state() }.is_null()
 }
 
 /// CPU time that the library took when it was loaded, in ns; 0 once it is counted.

@@ -22,7 +22,10 @@ static FAULT: Mutex<([u8; 100], usize)> = Mutex::new(([0; 100], 0));
 /// Where the first fault of this library in the process was, as `file:line`; `None`: there was none.
 pub(crate) fn fault() -> Option<String> {
     let fault = FAULT.try_lock().ok()?;
-    let place = fault.0.get(..fault.1).filter(|place| !place.is_empty())?;
+    let place = fault.0.get(..fault.1)?;
+    if place.is_empty() {
+        return None;
+    }
     Some(String::from_utf8_lossy(place).into_owned())
 }
 

@@ -140,7 +140,7 @@ fn first_loop() -> Option<*mut ThreadLoops> {
     LOOPS.set(loops);
     // SAFETY: as above.
     unsafe { *errno = before };
-    (!loops.is_null()).then_some(loops)
+    if loops.is_null() { None } else { Some(loops) }
 }
 
 /// The call at this place has returned.
@@ -167,7 +167,7 @@ trait Timeout {
 /// Milliseconds.
 impl Timeout for c_int {
     unsafe fn ns(self) -> u64 {
-        u64::try_from(self).map_or(u64::MAX, |timeout| times(timeout, 1_000_000))
+        if let Ok(timeout) = u64::try_from(self) { times(timeout, 1_000_000) } else { u64::MAX }
     }
 }
 
@@ -183,9 +183,11 @@ impl Timeout for *mut timeval {
     unsafe fn ns(self) -> u64 {
         // SAFETY: as the caller promises.
         let timeout = unsafe { self.as_ref() };
-        timeout.map_or(u64::MAX, |timeout| {
+        if let Some(timeout) = timeout {
             of_seconds(timeout.tv_sec, timeout.tv_usec.saturating_mul(1000))
-        })
+        } else {
+            u64::MAX
+        }
     }
 }
 

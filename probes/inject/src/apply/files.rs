@@ -74,7 +74,7 @@ fn is_admitted(folder: &Path) -> bool {
     // Without the file no process is counted.
     let Ok(mut control) = opened else { return true };
     let counted = quietly(|| control.write_all(b"."));
-    let length = control.metadata().map_or(0, |control| control.len());
+    let length = if let Ok(control) = control.metadata() { control.len() } else { 0 };
     counted.is_err() || length <= MAX_PROCESSES + 1
 }
 

@@ -63,7 +63,10 @@ pub(crate) fn malloc_use() -> Option<MallocUse> {
     let Mallinfo2 { arena, hblkhd, uordblks, .. } = unsafe { mallinfo()?() };
     let obtained = arena.checked_add(hblkhd)?;
     // Without anything from the kernel, the program has another malloc.
-    (obtained > 0).then_some(MallocUse { used: uordblks.checked_add(hblkhd)?, obtained })
+    if obtained == 0 {
+        return None;
+    }
+    Some(MallocUse { used: uordblks.checked_add(hblkhd)?, obtained })
 }
 
 /// `MemAvailable` of the machine.
@@ -125,7 +128,7 @@ pub(crate) fn device_memory(searches: bool) -> Option<DeviceMemory> {
         result
     };
     let (left, total) = (free as u64, total as u64);
-    (result == 0).then_some(DeviceMemory { used: beyond(total, left), left })
+    if result == 0 { Some(DeviceMemory { used: beyond(total, left), left }) } else { None }
 }
 
 /// The folders of a process's cgroups (`/proc/self/cgroup`), from its own up to the root.
@@ -160,7 +163,10 @@ fn left(group: &Path) -> Option<u64> {
 fn text(path: &Path) -> Option<String> {
     let mut bytes = [0; 4096];
     let length = read_into(path, &mut bytes);
-    let read = bytes.get(..length).filter(|read| !read.is_empty())?;
+    let read = bytes.get(..length)?;
+    if read.is_empty() {
+        return None;
+    }
     Some(String::from_utf8_lossy(read).into_owned())
 }
 

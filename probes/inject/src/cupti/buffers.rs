@@ -29,7 +29,7 @@ impl BufferPool {
         let mut slots = self.0.iter();
         let kept = slots.find_map(|slot| {
             let buffer = slot.swap(std::ptr::null_mut(), Ordering::Acquire);
-            (!buffer.is_null()).then_some(buffer)
+            if buffer.is_null() { None } else { Some(buffer) }
         });
         kept.unwrap_or_else(map)
     }

@@ -59,7 +59,7 @@ impl CuptiClock {
     /// The largest error in nanoseconds; `None` if, as far as known, timestamps need no conversion.
     pub(super) fn error_ns(&self) -> Option<u64> {
         let is_calibrated = self.state.load(Ordering::Acquire) == CALIBRATED;
-        is_calibrated.then(|| self.error_ns.load(Ordering::Relaxed))
+        if is_calibrated { Some(self.error_ns.load(Ordering::Relaxed)) } else { None }
     }
 
     /// Compares the clocks again, if they are converted.

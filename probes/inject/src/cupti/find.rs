@@ -22,14 +22,14 @@ impl CuptiLibrary {
         let c_name = CString::new(name).ok()?;
         // SAFETY: a C string; libcupti's initializers run, as intended.
         let handle = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | flags) };
-        (!handle.is_null()).then(|| Self { handle, file: name.to_owned() })
+        if handle.is_null() { None } else { Some(Self { handle, file: name.to_owned() }) }
     }
 
     /// The address of a function; `None` if the library has none of that name.
     pub(crate) fn function(&self, name: &CStr) -> Option<*mut c_void> {
         // SAFETY: the handle is open.
         let address = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
-        (!address.is_null()).then_some(address)
+        if address.is_null() { None } else { Some(address) }
     }
 
     /// Finds the file by one of its functions, if it was opened by its soname.
@@ -76,8 +76,8 @@ fn mapped(prefix: &str) -> Vec<String> {
             // SAFETY: a C string owned by the loader.
             let name = unsafe { CStr::from_ptr(info.dlpi_name) };
             let path = Path::new(OsStr::from_bytes(name.to_bytes()));
-            let file = path.file_name().and_then(OsStr::to_str);
-            if file.is_some_and(|file| file.starts_with(search.prefix)) {
+            let Some(file) = path.file_name().and_then(OsStr::to_str) else { return };
+            if file.starts_with(search.prefix) {
                 search.found.push(name.to_string_lossy().into_owned());
             }
         });
@@ -147,9 +147,7 @@ fn driver_major() -> Option<u32> {
 
 /// Where the packages and toolkits that contain a runtime have CUPTI.
 fn near_runtime(runtime: String) -> Vec<PathBuf> {
-    let Some(folder) = Path::new(&runtime).parent() else {
-        return Vec::new();
-    };
+    let Some(folder) = Path::new(&runtime).parent() else { return Vec::new() };
     vec![
         // nvidia/cu13/lib holds both.
         folder.to_owned(),

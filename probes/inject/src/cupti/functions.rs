@@ -121,14 +121,14 @@ impl FunctionClasses {
         ring: &GpuRing,
     ) -> Option<TextId> {
         let entry = self.entries[layer as usize - 1].get(function as usize);
-        let mut value = entry.map_or(0, |entry| entry.load(Ordering::Relaxed));
+        let mut value = if let Some(entry) = entry { entry.load(Ordering::Relaxed) } else { 0 };
         if value & KNOWN == 0 {
             value = self.look_up(layer, function, api, ring);
             if let Some(entry) = entry {
                 entry.store(value, Ordering::Relaxed);
             }
         }
-        (value & WANTED != 0).then_some(value as TextId)
+        if value & WANTED != 0 { Some(value as TextId) } else { None }
     }
 
     fn look_up(&self, layer: ApiLayer, function: u32, api: &CuptiApi, ring: &GpuRing) -> u64 {
@@ -150,7 +150,7 @@ impl FunctionClasses {
                 Driver => api.enable_driver_api,
                 Runtime => api.enable_runtime_api,
             };
-            if let Some(enable) = enable.filter(|_| is_muted) {
+            if is_muted && let Some(enable) = enable {
                 // Left out here if CUPTI does not.
                 let _ = enable(function, 0);
             }

@@ -75,14 +75,14 @@ impl CuptiSession {
 
     /// The session of this process, unless the process was forked since.
     pub(super) fn current() -> Option<&'static Self> {
-        SESSION.get().filter(|_| process_ring::existing_ring::<GpuMessage>().is_some())
+        if process_ring::existing_ring::<GpuMessage>().is_some() { SESSION.get() } else { None }
     }
 
     /// Reads CUPTI's clock.
     pub(super) fn read_clock(api: &CuptiApi) -> Option<u64> {
         let mut timestamp = 0;
         let code = (api.get_timestamp?)(&raw mut timestamp);
-        (code == 0 && timestamp != 0).then_some(timestamp)
+        if code == 0 && timestamp != 0 { Some(timestamp) } else { None }
     }
 
     /// Makes CUPTI deliver everything that has ended, and writes records that can only be decided together. `last`:
@@ -168,9 +168,7 @@ impl CuptiSession {
 
     /// Reports that timestamps are converted: once, and again when their error has doubled.
     pub(super) fn report_calibration(&self) {
-        let Some(error_ns) = self.clock.error_ns() else {
-            return;
-        };
+        let Some(error_ns) = self.clock.error_ns() else { return };
         let last_error_ns = self.reported_error_ns.load(Ordering::Relaxed);
         if last_error_ns == 0 || error_ns >= gctrace_units::times(last_error_ns, 2) {
             self.reported_error_ns.store(error_ns.max(1), Ordering::Relaxed);
@@ -198,9 +196,7 @@ impl CuptiSession {
                 break;
             }
             before = Some(offset);
-            let Some(rest) = bytes.get(offset..) else {
-                break;
-            };
+            let Some(rest) = bytes.get(offset..) else { break };
             if let Some(activity) = decode(rest) {
                 self.take(activity, &mut reading);
             }
@@ -262,7 +258,7 @@ impl CuptiSession {
         let end_ns = self.clock.convert(cuptis.end_ns);
         let is_plausible = |timestamp_ns| self.clock.is_plausible(timestamp_ns, reading.latest_ns);
         let is_measured = is_plausible(start_ns) && is_plausible(end_ns);
-        is_measured.then_some(TimeInterval { start_ns, end_ns })
+        if is_measured { Some(TimeInterval { start_ns, end_ns }) } else { None }
     }
 }
 

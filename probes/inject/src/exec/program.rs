@@ -28,9 +28,7 @@ fn follow(path: &CStr, mut searches: bool) -> Option<bool> {
     for _ in 0..MOST_STEPS {
         let file = ProgramFile::open(&name, searches)?;
         let start = file.read::<PAGE>(0)?;
-        let Some(line) = start.strip_prefix(b"#!") else {
-            return file.has_sanitizer(&start);
-        };
+        let Some(line) = start.strip_prefix(b"#!") else { return file.has_sanitizer(&start) };
         let line = line.split(|byte| *byte == b'\n').next()?;
         let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | 0);
         let mut words = line.split(blank).filter(|word| !word.is_empty());
@@ -68,7 +66,7 @@ impl PathText {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         // SAFETY: a C string.
         let file = unsafe { libc::open(self.0.as_ptr().cast(), flags) };
-        (file >= 0).then_some(ProgramFile(file))
+        if file >= 0 { Some(ProgramFile(file)) } else { None }
     }
 }
 
@@ -109,7 +107,7 @@ impl ProgramFile {
         let place = libc::off_t::try_from(place).ok()?;
         // SAFETY: as many bytes as there is room for.
         let read = unsafe { libc::pread(self.0, bytes.as_mut_ptr().cast(), LENGTH, place) };
-        (read >= 0).then_some(bytes)
+        if read >= 0 { Some(bytes) } else { None }
     }
 
     /// Whether a 64-bit program needs such a library. `None`: it is no such program.
@@ -155,9 +153,9 @@ impl ProgramFile {
         })?;
         let names = offset.checked_add(names - address)?;
         Some(entries().filter(|(tag, _)| *tag == NEEDED).any(|(_, name)| {
-            let name = names.checked_add(name).and_then(|place| self.read::<64>(place));
-            let name = name.as_ref().and_then(|name| name.split(|byte| *byte == 0).next());
-            name.is_some_and(is_sanitizer_runtime)
+            let Some(place) = names.checked_add(name) else { return false };
+            let Some(name) = self.read::<64>(place) else { return false };
+            name.split(|byte| *byte == 0).next().is_some_and(is_sanitizer_runtime)
         }))
     }
 }

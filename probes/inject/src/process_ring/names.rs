@@ -10,15 +10,11 @@ impl<M: Message> ProcessRing<M> {
     /// The number of a text. The text is written before its number is first used. [`NO_TEXT`] if there is no room in
     /// the ring (counted as lost) or among the names.
     pub(crate) fn text(&self, text: &str) -> TextId {
-        let Some(mut names) = self.names() else {
-            return NO_TEXT;
-        };
+        let Some(mut names) = self.names() else { return NO_TEXT };
         if let Some(known) = names.text(text) {
             return known;
         }
-        let Some(id) = names.next_text() else {
-            return NO_TEXT;
-        };
+        let Some(id) = names.next_text() else { return NO_TEXT };
         if !self.push(&M::text(id, sent_text(text).into())) {
             return NO_TEXT;
         }
@@ -40,6 +36,7 @@ impl PythonRing {
     /// As [`ProcessRing::text`], for the name of a kind of object: once there are too many kinds, only
     /// names that are known have a number.
     pub(crate) fn text_of_kind(&self, text: &str) -> TextId {
+        // `text` locks the names itself.
         let has_room = self.names().is_some_and(|names| names.has_room_for_kind());
         if has_room {
             return self.text(text);
@@ -50,16 +47,12 @@ impl PythonRing {
 
     /// The number of a frame below a caller's (0: none); 0 if there is no room.
     pub(crate) fn frame(&self, parent: u32, function: TextId, file: TextId, line: u32) -> u32 {
-        let Some(mut names) = self.names() else {
-            return 0;
-        };
+        let Some(mut names) = self.names() else { return 0 };
         let node = (parent, function, file, line);
         if let Some(known) = names.frame(node) {
             return known;
         }
-        let Some(id) = names.next_frame() else {
-            return 0;
-        };
+        let Some(id) = names.next_frame() else { return 0 };
         let record = PythonMessage::Frame { id, parent, function, file, line };
         if !self.push(&record) {
             return 0;
@@ -71,15 +64,11 @@ impl PythonRing {
     /// The number of a kind of object; 0 if there is no room. There is more room if `is_fixed`, for
     /// a type that lives for ever.
     pub(crate) fn kind(&self, key: ObjectKindKey, is_fixed: bool) -> u32 {
-        let Some(mut names) = self.names() else {
-            return 0;
-        };
+        let Some(mut names) = self.names() else { return 0 };
         if let Some(known) = names.kind(key) {
             return known;
         }
-        let Some(id) = names.next_kind(is_fixed) else {
-            return 0;
-        };
+        let Some(id) = names.next_kind(is_fixed) else { return 0 };
         let (type_name, function, file, line) = key;
         let record = PythonMessage::ObjectKind { id, type_name, function, file, line };
         if !self.push(&record) {
@@ -91,15 +80,11 @@ impl PythonRing {
 
     /// The number of a cycle; 0 if there is no room.
     pub(crate) fn cycle(&self, key: &CycleKey) -> u32 {
-        let Some(mut names) = self.names() else {
-            return 0;
-        };
+        let Some(mut names) = self.names() else { return 0 };
         if let Some(known) = names.cycle(key) {
             return known;
         }
-        let Some(id) = names.next_cycle() else {
-            return 0;
-        };
+        let Some(id) = names.next_cycle() else { return 0 };
         if !self.push(&PythonMessage::Cycle { id, edges: key.to_vec() }) {
             return 0;
         }

@@ -266,7 +266,7 @@ impl PythonApi {
         let has_lock = self.PyGILState_Check?;
         // SAFETY: both may be called at any time by any thread.
         let is_running = unsafe { !state().is_null() && has_lock() != 0 };
-        is_running.then(|| self.current_interpreter().addr())
+        if is_running { Some(self.current_interpreter().addr()) } else { None }
     }
 
     /// Whether the calling thread runs the main interpreter, with its lock. Certain also in a thread

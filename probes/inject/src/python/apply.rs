@@ -128,13 +128,15 @@ fn register(api: &'static PythonApi) {
     // SAFETY: the lock is held; the methods are static.
     let make = |method| unsafe { OwnedRef::new(api, (api.PyCFunction_NewEx)(method, NULL, NULL)) };
     let forks = OwnedRef::import(api, c"posix");
-    if let Some(register) = forks.and_then(|posix| posix.attribute(c"register_at_fork"))
+    if let Some(posix) = forks
+        && let Some(register) = posix.attribute(c"register_at_fork")
         && let Some(forked) = make(&raw const FORKED)
     {
         register.call_by_keyword(c"after_in_child", &forked);
     }
     let ends = OwnedRef::import(api, c"atexit");
-    if let Some(register) = ends.and_then(|atexit| atexit.attribute(c"register"))
+    if let Some(atexit) = ends
+        && let Some(register) = atexit.attribute(c"register")
         && let Some(ending) = make(&raw const ENDING)
     {
         register.call(Some(&ending));
@@ -283,7 +285,6 @@ pub(crate) fn process_exits(caller: *const c_void) {
 /// Whether this process has the agent itself (not a child that shares its memory), and may still make system calls that
 /// the program does not.
 fn may_report() -> bool {
-    let filters = OPTIONS.get().and_then(|options| options.as_ref().ok());
-    !filters.is_none_or(|options| is_confined(options.filters))
-        && PID.load(Ordering::Relaxed) == std::process::id()
+    let Some(Ok(options)) = OPTIONS.get() else { return false };
+    !is_confined(options.filters) && PID.load(Ordering::Relaxed) == std::process::id()
 }

@@ -153,7 +153,8 @@ impl Builtin {
     /// while the program ran.
     pub(super) fn is_writable(&self) -> bool {
         let address = self.method.addr();
-        place_of(address).map_or_else(|| is_writable_memory(address), |place| place.is_writable)
+        let Some(place) = place_of(address) else { return is_writable_memory(address) };
+        place.is_writable
     }
 
     /// Calls it, unseen by a function of ours in its place. May run any Python code if it collects, else

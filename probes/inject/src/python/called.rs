@@ -80,9 +80,11 @@ fn has_jit(api: &'static PythonApi) -> bool {
     if api.minor().is_some_and(|minor| minor < 14) {
         return false;
     }
-    let jit = OwnedRef::import(api, c"sys").and_then(|sys| sys.attribute(c"_jit"));
-    let enabled = jit.and_then(|jit| jit.attribute(c"is_enabled")?.call(None)?.number());
-    enabled != Some(0)
+    let enabled = || {
+        let jit = OwnedRef::import(api, c"sys")?.attribute(c"_jit")?;
+        jit.attribute(c"is_enabled")?.call(None)?.number()
+    };
+    enabled() != Some(0)
 }
 
 /// In place of the interpreter's own function.
@@ -177,7 +179,7 @@ impl CallWatch {
             (Some(_), _) => self.layout.map_or(NULL, |layout| layout.code_of(address(frame))),
             // SAFETY: before 3.11 it is a frame object; the lock is held. It has another reference.
             (None, Some(get)) => unsafe {
-                OwnedRef::new(api, get(frame)).map_or(NULL, |code| code.object())
+                if let Some(code) = OwnedRef::new(api, get(frame)) { code.object() } else { NULL }
             },
             (None, None) => NULL,
         }
@@ -215,9 +217,7 @@ fn release(api: &PythonApi, code: Object) {
 impl HookedInterpreter {
     /// A collection begins: watches its calls. The lock is held.
     pub(super) fn watch_calls(&self, state: &InterpreterState) {
-        let Some(live) = state.live.as_ref().filter(|_| self.watches_calls) else {
-            return;
-        };
+        let (true, Some(live)) = (self.watches_calls, &state.live) else { return };
         WATCH.with(|watch| {
             let Ok(mut watch) = watch.try_borrow_mut() else { return };
             let interpreter = self.api.current_interpreter();
@@ -278,10 +278,11 @@ impl HookedInterpreter {
             calls.map(|mut watch| std::mem::take(&mut watch.calls))
         });
         for calls in calls.into_iter().flatten().flatten() {
-            // SAFETY: an owned reference.
-            let code = (!calls.code.is_null())
-                .then(|| unsafe { OwnedRef::new(self.api, calls.code) })
-                .flatten();
+            let code = match calls.code.is_null() {
+                true => None,
+                // SAFETY: an owned reference.
+                false => unsafe { OwnedRef::new(self.api, calls.code) },
+            };
             let frame = code.map_or(0, |code| state.frames.of_code(self.api, ring, &code));
             ring.push(&PythonMessage::Called(RingCalled {
                 is_callback: calls.is_callback,
@@ -311,7 +312,9 @@ fn code_of_callable(api: &'static PythonApi, item: &OwnedRef) -> Option<Object> 
         // SAFETY: as above; borrowed from the type.
         unsafe { (api._PyType_Lookup?)(type_of(item.object())?.object(), name.object()) }
     };
-    let is_function = !function.is_null() && is(function, api.PyFunction_Type);
+    if function.is_null() || !is(function, api.PyFunction_Type) {
+        return None;
+    }
     // SAFETY: as above; borrowed.
-    is_function.then(|| unsafe { api.PyFunction_GetCode.map(|get| get(function)) })?
+    unsafe { api.PyFunction_GetCode.map(|get| get(function)) }
 }

@@ -66,7 +66,7 @@ fn exchange(from: *mut CallListener, to: *mut CallListener) -> Option<()> {
     let is_done = |place: &AtomicPtr<CallListener>| {
         place.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     };
-    places.any(is_done).then_some(())
+    if places.any(is_done) { Some(()) } else { None }
 }
 
 macro_rules! watches {

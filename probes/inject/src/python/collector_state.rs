@@ -38,16 +38,14 @@ impl CollectorState {
     /// Finds the numbers. `collections` is the sum in `gc.get_stats()`, to be found in memory again. The lock is held.
     pub(crate) fn find(api: &'static PythonApi, gc: &OwnedRef, collections: Option<u64>) -> Self {
         let known = version(api).zip(lists(api, gc));
-        let Some((version, lists)) = known else {
-            return Self::default();
-        };
+        let Some((version, lists)) = known else { return Self::default() };
         let statistics = statistics(version, api.is_free_threaded(), lists);
         // SAFETY: in the state of the running interpreter.
         let is_right = |statistics: &Statistics| unsafe {
             statistics.is_mapped() && statistics.read() == collections
         };
         Self {
-            oldest: oldest(version, lists + 8).filter(|_| !api.is_free_threaded()),
+            oldest: if api.is_free_threaded() { None } else { oldest(version, lists + 8) },
             statistics: statistics.filter(is_right),
         }
     }
@@ -57,7 +55,7 @@ impl CollectorState {
     pub(crate) fn oldest_objects(self) -> Option<u32> {
         // SAFETY: in the state of the running interpreter.
         let count = unsafe { word(self.oldest?) };
-        (count > 0).then(|| gctrace_units::u32_or_most(count))
+        if count > 0 { Some(gctrace_units::u32_or_most(count)) } else { None }
     }
 
     /// Objects that the last full collection left (`long_lived_total`), and survivors of collections of
@@ -71,8 +69,9 @@ impl CollectorState {
     /// The collections of all generations; `None` if unknown. Calls no function of the interpreter: it may be about to
     /// end.
     pub(crate) fn collections(self) -> Option<u64> {
+        let statistic = self.statistics?;
         // SAFETY: in the state of the interpreter; it is not freed before its list of callbacks.
-        self.statistics.and_then(|statistic| unsafe { statistic.read() })
+        unsafe { statistic.read() }
     }
 }
 
@@ -107,9 +106,7 @@ impl Statistics {
     /// There are words at its address.
     unsafe fn is_mapped(self) -> bool {
         const PAGE: usize = 4096;
-        let Self::Rings { pointer, .. } = self else {
-            return true;
-        };
+        let Self::Rings { pointer, .. } = self else { return true };
         if is_noticed() {
             return false;
         }
@@ -138,7 +135,10 @@ impl Statistics {
             }
             Self::Rings { pointer, lengths } => {
                 // SAFETY: as the caller promises.
-                let mut base = Some(unsafe { word(pointer) }).filter(|base| *base != 0)?;
+                let mut base = unsafe { word(pointer) };
+                if base == 0 {
+                    return None;
+                }
                 let mut sum = 0;
                 for length in lengths {
                     let index = base + length * RECORD.0;
@@ -237,7 +237,7 @@ fn youngest_generation(api: &'static PythonApi) -> Option<usize> {
         // `PyGC_Head`: next, previous; in their two lowest bits flags.
         let list_head = last.object().addr() - 16;
         let head = word(list_head) & !3;
-        (head != 0 && word(head + 8) & !3 == list_head).then_some(head)
+        if head != 0 && word(head + 8) & !3 == list_head { Some(head) } else { None }
     }
 }
 

@@ -127,7 +127,7 @@ fn before() -> Option<Option<u64>> {
 fn after(before: Option<u64>, interval: TimeInterval) {
     with(|cache, ring| {
         let after = reserved(&cache.memory());
-        let depth = options().map_or(0, |options| options.stack_depth);
+        let depth = if let Some(options) = options() { options.stack_depth } else { 0 };
         let frame = if depth > 0 { cache.frames.stack(cache.api, ring, depth) } else { 0 };
         ring.push(&PythonMessage::EmptyCache(RingEmptyCache {
             tid: tid(),
@@ -136,7 +136,7 @@ fn after(before: Option<u64>, interval: TimeInterval) {
             before,
             after,
         }));
-        if let Some((before, after)) = before.zip(after)
+        if let (Some(before), Some(after)) = (before, after)
             && beyond(before, after) >= LEAST_BYTES
         {
             let end_ns = interval.end_ns;
@@ -175,11 +175,9 @@ fn follow() {
 
 /// The allocator's memory as a full collection begins; empty: unknown. The main interpreter's lock is held.
 pub(super) fn before_collection() -> Vec<RingCacheMemory> {
-    let mut cache = CACHE.try_lock().ok();
-    let cache = cache.as_mut().and_then(|cache| cache.as_mut());
-    let cache = cache.filter(|cache| cache.is_initialized());
-    let memory = cache.and_then(|cache| cache.budget.is_due(false).then(|| cache.timed()));
-    memory.unwrap_or_default()
+    let Ok(mut cache) = CACHE.try_lock() else { return Vec::new() };
+    let Some(cache) = cache.as_mut() else { return Vec::new() };
+    if cache.is_initialized() && cache.budget.is_due(false) { cache.timed() } else { Vec::new() }
 }
 
 /// It ended.
@@ -242,10 +240,12 @@ impl DeviceCache {
         // SAFETY: the lock is held; the interpreter has its modules until `end`.
         let modules = unsafe { OwnedRef::share(api, (api.PyImport_GetModuleDict)()) };
         let value = |of: &OwnedRef, name| of.value(&OwnedRef::interned(api, name)?);
-        let names = value(&modules, c"torch.cuda").and_then(|cuda| cuda.attribute(c"__dict__"));
-        let state = names.and_then(|names| value(&names, c"_initialized")?.number());
-        let may = || self.is_in_bad_fork.call(api, &[]).and_then(|bad| bad.number());
-        state == Some(1) && may() == Some(0)
+        let state = || {
+            let names = value(&modules, c"torch.cuda")?.attribute(c"__dict__")?;
+            value(&names, c"_initialized")?.number()
+        };
+        let may = || self.is_in_bad_fork.call(api, &[])?.number();
+        state() == Some(1) && may() == Some(0)
     }
 
     /// As [`DeviceCache::memory`], within the budget of collections.
@@ -261,8 +261,8 @@ impl DeviceCache {
         if !self.is_initialized() {
             return Vec::new();
         }
-        let count = self.devices.call(self.api, &[]).and_then(|count| count.number());
-        let count = count.and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+        let count = || u32::try_from(self.devices.call(self.api, &[])?.number()?).ok();
+        let count = count().unwrap_or(0);
         let of = |device| {
             let stats = self.stats.call(self.api, &[device])?;
             let all = OwnedRef::interned(self.api, c"all")?;

@@ -53,16 +53,17 @@ impl CodeNames {
 
     /// Returns `number` of a code object's function and of its file. The lock must be held, the code object alive.
     pub(crate) fn of<T>(&self, code: Object, number: impl Fn(&str) -> T) -> (T, T) {
-        let text = |name: Option<&OwnedRef>| {
+        let text = |name: &OwnedRef| {
             // SAFETY: as the caller promises. Code objects have no Python code of their own.
-            let text = name.and_then(|name| unsafe {
+            let text = unsafe {
                 OwnedRef::new(self.api, (self.api.PyObject_GetAttr)(code, name.object()))
-            });
+            };
             number(text.as_ref().and_then(OwnedRef::text).unwrap_or("?"))
         };
-        let [function, file] =
-            self.attributes.as_ref().map_or([None; 2], |[name, file]| [Some(name), Some(file)]);
-        (text(function), text(file))
+        match &self.attributes {
+            Some([function, file]) => (text(function), text(file)),
+            None => (number("?"), number("?")),
+        }
     }
 }
 
@@ -101,12 +102,8 @@ impl FrameCache {
     /// lock must be held.
     pub(crate) fn innermost(&mut self, api: &'static PythonApi, ring: &PythonRing) -> u32 {
         self.belong_to(ring);
-        let Some(frame) = running(api, self.layout) else {
-            return 0;
-        };
-        let Some(code) = frame.code(api) else {
-            return 0;
-        };
+        let Some(frame) = running(api, self.layout) else { return 0 };
+        let Some(code) = frame.code(api) else { return 0 };
         self.number(api, ring, 0, &frame, code)
     }
 
@@ -121,9 +118,7 @@ impl FrameCache {
                 number = ring.frame(0, ring.text(OUTER_FRAMES), NO_TEXT, 0);
                 break;
             }
-            let Some(code) = frame.code(api) else {
-                break;
-            };
+            let Some(code) = frame.code(api) else { break };
             next = frame.caller(api);
             walked.push((frame, code));
         }
@@ -172,8 +167,8 @@ impl FrameCache {
     ) -> u32 {
         self.belong_to(ring);
         let (function, file) = self.names(api, ring, code.object());
-        let line = code.attribute(c"co_firstlineno").and_then(|line| line.number());
-        ring.frame(0, function, file, line.and_then(|line| line.try_into().ok()).unwrap_or(0))
+        let line = || code.attribute(c"co_firstlineno")?.number()?.try_into().ok();
+        ring.frame(0, function, file, line().unwrap_or(0))
     }
 
     /// How frames are read.
@@ -221,8 +216,11 @@ fn running(api: &'static PythonApi, layout: Option<RawFrameLayout>) -> Option<Th
     }
     // SAFETY: the lock is held; the frame is borrowed and runs on this thread.
     let frame = unsafe { (api.PyEval_GetFrame)() };
+    if frame.is_null() {
+        return None;
+    }
     // SAFETY: as above.
-    (!frame.is_null()).then(|| ThreadFrame::Object(unsafe { OwnedRef::share(api, frame) }))
+    Some(ThreadFrame::Object(unsafe { OwnedRef::share(api, frame) }))
 }
 
 /// Where a thread executes, read without allocating anything: frames are read raw, or are objects
@@ -351,6 +349,6 @@ unsafe fn field(api: &'static PythonApi, frame: Object, offset: u64) -> Option<O
     // SAFETY: as the caller promises; the offset is within the structure and aligned.
     unsafe {
         let object = frame.byte_add(offset as usize).cast::<Object>().read();
-        (!object.is_null()).then(|| OwnedRef::share(api, object))
+        if object.is_null() { None } else { Some(OwnedRef::share(api, object)) }
     }
 }

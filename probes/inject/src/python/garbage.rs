@@ -111,11 +111,15 @@ impl GarbageExaminer {
         let raw = RawFrameLayout::verified(api);
         // Others' allocations are not sampled.
         let samples = options.allocations && interpreter == 0;
-        let instances = samples
-            .then(|| InstanceTypes::new(api).filter(|_| births::begin(api, minor, raw).is_some()))
-            .flatten();
-        let cycles = (options.garbage == GarbageDetail::Cycles)
-            .then(|| CycleReader::new(ReferenceNames::new(api, minor, raw)));
+        let types = if samples { InstanceTypes::new(api) } else { None };
+        let instances = match types {
+            Some(types) if births::begin(api, minor, raw).is_some() => Some(types),
+            _ => None,
+        };
+        let cycles = match options.garbage {
+            GarbageDetail::Cycles => Some(CycleReader::new(ReferenceNames::new(api, minor, raw))),
+            _ => None,
+        };
         Ok(Self {
             api,
             sentinel: Sentinel::new(api, callback).ok_or(unknown)?,
@@ -163,9 +167,7 @@ impl GarbageExaminer {
             return;
         }
         let (now, begun_ns) = (now_ns(), thread_cpu_ns());
-        let Some(ring) = ring::<PythonMessage>() else {
-            return;
-        };
+        let Some(ring) = ring::<PythonMessage>() else { return };
         if self.alive.ring != ring.number() {
             self.alive = AliveLooks { ring: ring.number(), first_ns: now, ..AliveLooks::default() };
         }
@@ -184,8 +186,8 @@ impl GarbageExaminer {
     /// Whether the collector prints or keeps the garbage that it finds (`gc.set_debug`): then the sentinel would be
     /// seen.
     fn is_debugging(&self) -> bool {
-        let flags = self.get_debug.call(self.api, &[]);
-        flags.is_none_or(|flags| flags.number() != Some(0))
+        let Some(flags) = self.get_debug.call(self.api, &[]) else { return true };
+        flags.number() != Some(0)
     }
 
     /// Walks the list of the unreachable. `None` if it is not as expected.
@@ -232,12 +234,13 @@ impl GarbageExaminer {
         let kinds = self.tally.by_kind(&numbers);
         let (tally, budget) = (&self.tally, &mut self.budget);
         let cycles = self.cycles.as_mut().and_then(|cycles| {
-            let found = budget
-                .affords(cycles.estimate_ns(), process_cpu_ns)
+            let found = match budget.affords(cycles.estimate_ns(), process_cpu_ns) {
                 // SAFETY: as above.
-                .then(|| unsafe { cycles.examine(ring, tally, &numbers) });
+                true => unsafe { cycles.examine(ring, tally, &numbers) },
+                false => None,
+            };
             cycles.clear();
-            found.flatten()
+            found
         });
         RingGarbage {
             at_ns,
@@ -321,22 +324,14 @@ impl GarbageHook {
         interpreter: i64,
     ) -> Result<(), &'static str> {
         // First of all, and whatever happens: the collection must not free it.
-        let Some(taken) = take_back(api, &self.planted) else {
-            return Ok(());
-        };
-        let Ok(mut place) = self.examiner.try_lock() else {
-            return Ok(());
-        };
-        let Some(examiner) = &mut *place else {
-            return Ok(());
-        };
+        let Some(taken) = take_back(api, &self.planted) else { return Ok(()) };
+        let Ok(mut place) = self.examiner.try_lock() else { return Ok(()) };
+        let Some(examiner) = &mut *place else { return Ok(()) };
         examiner.sentinel.was_called();
         if is_off() {
             return Ok(());
         }
-        let Some(ring) = ring::<PythonMessage>() else {
-            return Ok(());
-        };
+        let Some(ring) = ring::<PythonMessage>() else { return Ok(()) };
         if examiner.examine(interpreter, ring, taken.objects()).is_none() {
             examiner.gave_up = true;
             return Err("its list in memory is not as expected");

@@ -130,8 +130,8 @@ impl InterpreterState {
     pub(crate) fn missed(&self) -> u64 {
         let live = self.live.as_ref();
         let all = live.and_then(InterpreterObjects::collections);
-        let missed = all.zip(self.before);
-        missed.map_or(0, |(all, before)| gctrace_units::beyond(all, before + self.seen))
+        let Some((all, before)) = all.zip(self.before) else { return 0 };
+        gctrace_units::beyond(all, before + self.seen)
     }
 }
 

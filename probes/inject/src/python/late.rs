@@ -43,7 +43,9 @@ pub(crate) fn may_begin(open: Open) {
         return;
     }
     start::search_in(libc::RTLD_DEFAULT);
-    if let Some(name) = loaded_libpython().filter(|_| start::is_waiting()) {
+    if start::is_waiting()
+        && let Some(name) = loaded_libpython()
+    {
         // SAFETY: a file that is loaded already, as the flag requires; the handle is kept.
         let library = unsafe { open(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if !library.is_null() {

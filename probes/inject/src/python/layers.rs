@@ -87,12 +87,8 @@ fn keep_history(api: &'static PythonApi, agent: &LayerAgent, is_end: bool) -> bo
     let Some(path) = HISTORY.get().and_then(|path| OwnedRef::string(api, path)) else {
         return true;
     };
-    let Some(is_end) = OwnedRef::integer(api, is_end.into()) else {
-        return true;
-    };
-    let Some(result) = agent.history.call_raising(&[&path, &is_end]) else {
-        return false;
-    };
+    let Some(is_end) = OwnedRef::integer(api, is_end.into()) else { return true };
+    let Some(result) = agent.history.call_raising(&[&path, &is_end]) else { return false };
     guarded(|| {
         if let (Some(reason), Some(ring)) = (result.text(), ring::<PythonMessage>()) {
             let (at_ns, state, detail) = (now_ns(), HookState::NoMemoryHistory, ring.text(reason));
@@ -105,9 +101,8 @@ fn keep_history(api: &'static PythonApi, agent: &LayerAgent, is_end: bool) -> bo
 /// Whether steps are measured.
 #[inline]
 pub(super) fn is_active() -> bool {
-    options().is_some_and(|options| options.layers > 0)
-        && DUE.load(Ordering::Relaxed) != OFF
-        && !is_noticed()
+    let Some(options) = options() else { return false };
+    options.layers > 0 && DUE.load(Ordering::Relaxed) != OFF && !is_noticed()
 }
 
 /// How well a marker shows the end of a step.
@@ -138,7 +133,7 @@ fn due(marker: StepMarker) -> Option<u64> {
         return None;
     }
     let step = STEPS.fetch_add(1, Ordering::Relaxed) + 1;
-    (step >= DUE.load(Ordering::Relaxed)).then_some(step)
+    if step >= DUE.load(Ordering::Relaxed) { Some(step) } else { None }
 }
 
 /// A mark. The interpreter's lock is held; not within [`guarded`], as Python code runs. `false`: an exception
@@ -152,10 +147,8 @@ pub(super) fn step(
     if !is_active() || api.interpreter_id() != 0 {
         return true;
     }
-    let Some(step) = guarded(|| due(marker)).flatten() else {
-        return true;
-    };
-    let every = options().map_or(0, |options| options.layers);
+    let Some(step) = guarded(|| due(marker)).flatten() else { return true };
+    let every = if let Some(options) = options() { options.layers } else { 0 };
     let every = if every == LAYERS_BY_BUDGET { 0 } else { every };
     let Some(agent) = agent(api) else {
         if imports_torch(api) {
@@ -168,9 +161,7 @@ pub(super) fn step(
         let step = OwnedRef::integer(api, step.cast_signed())?;
         Some((step, optimizers, OwnedRef::integer(api, every.into())?))
     })();
-    let Some((number, optimizers, every)) = arguments else {
-        return true;
-    };
+    let Some((number, optimizers, every)) = arguments else { return true };
     MEASURING.store(1, Ordering::Relaxed);
     let Some(result) = agent.at_step.call_raising(&[&number, &optimizers, &every]) else {
         // The step that is measured goes on.
@@ -235,7 +226,8 @@ pub(super) fn forget() {
 fn imports_torch(api: &'static PythonApi) -> bool {
     // SAFETY: the lock is held.
     let modules = unsafe { OwnedRef::share(api, (api.PyImport_GetModuleDict)()) };
-    OwnedRef::interned(api, c"torch.nn").is_some_and(|name| modules.value(&name).is_some())
+    let Some(name) = OwnedRef::interned(api, c"torch.nn") else { return false };
+    modules.value(&name).is_some()
 }
 
 fn started() -> Option<&'static LayerAgent> {
@@ -315,29 +307,34 @@ fn epoch(api: &'static PythonApi) -> Option<u32> {
     // SAFETY: the lock is held; the frame is borrowed, and runs on this thread.
     let frame = unsafe { (api.PyEval_GetFrame)() };
     // SAFETY: as above.
-    let first = (!frame.is_null()).then(|| unsafe { OwnedRef::share(api, frame) });
+    let first = if frame.is_null() { None } else { Some(unsafe { OwnedRef::share(api, frame) }) };
     // SAFETY: as above; all of them return new references.
     let caller = |frame: &OwnedRef| unsafe { OwnedRef::new(api, back(frame.object())) };
     let number = |value: OwnedRef| {
         // SAFETY: as above.
         let class = unsafe { OwnedRef::new(api, (api.PyObject_Type)(value.object())) }?;
         // The number of an object of any other class would come from the class's own code.
-        (class.object() == api.PyLong_Type).then(|| u32::try_from(value.number()?).ok())?
+        if class.object() != api.PyLong_Type {
+            return None;
+        }
+        u32::try_from(value.number()?).ok()
     };
     let own = |frame: &OwnedRef| {
         // SAFETY: as above.
         let local = api.PyFrame_GetVarString.and_then(|variable| unsafe {
             OwnedRef::new(api, variable(frame.object(), c"epoch".as_ptr()))
         });
-        local.and_then(number).or_else(|| {
-            // SAFETY: as above.
-            let code = unsafe { OwnedRef::new(api, code_of(frame.object())) };
-            let is_module = code?.attribute(c"co_name")?.text() == Some("<module>");
-            // SAFETY: as above.
-            let globals = unsafe { OwnedRef::new(api, globals(frame.object())) }?;
-            let name = OwnedRef::interned(api, c"epoch")?;
-            is_module.then(|| globals.value(&name)).flatten().and_then(number)
-        })
+        if let Some(number) = local.and_then(number) {
+            return Some(number);
+        }
+        // SAFETY: as above.
+        let code = unsafe { OwnedRef::new(api, code_of(frame.object())) };
+        if code?.attribute(c"co_name")?.text() != Some("<module>") {
+            return None;
+        }
+        // SAFETY: as above.
+        let globals = unsafe { OwnedRef::new(api, globals(frame.object())) }?;
+        number(globals.value(&OwnedRef::interned(api, c"epoch")?)?)
     };
     let frames = std::iter::successors(first, caller).take(MOST_FRAMES);
     frames.filter_map(|frame| own(&frame)).next()

@@ -40,10 +40,12 @@ impl HeapUse {
     /// Decrease of the memory in use.
     fn freed_until(self, after: Self) -> u64 {
         let of_malloc = (self.used - after.used).max(0);
-        let mapped = self.resident.zip(after.resident).map_or(0, |(before, now)| {
+        let mapped = if let (Some(before), Some(now)) = (self.resident, after.resident) {
             let by_malloc = (self.obtained - after.obtained).max(0);
             before - now - by_malloc
-        });
+        } else {
+            0
+        };
         let mapped = if mapped < LEAST_MAPPED { 0 } else { mapped };
         of_malloc.saturating_add(mapped).unsigned_abs()
     }
@@ -52,11 +54,12 @@ impl HeapUse {
 /// Resident memory of this process; `None` if it may not open files any more, or is unknown.
 fn resident_bytes() -> Option<i64> {
     static IS_CONFINED: OnceLock<bool> = OnceLock::new();
-    let filters = options().map_or(0, |options| options.filters);
+    let filters = if let Some(options) = options() { options.filters } else { 0 };
     if rights::are_given_up() || *IS_CONFINED.get_or_init(|| is_confined(filters)) {
         return None;
     }
-    rss_bytes().and_then(|bytes| i64::try_from(bytes).ok())
+    let bytes = rss_bytes()?;
+    i64::try_from(bytes).ok()
 }
 
 /// Measures collections of one interpreter, as many as the budget allows.

@@ -95,7 +95,7 @@ impl OwnedRef {
         let tuple = Self::tuple(self.api, arguments)?;
         // SAFETY: the lock is held, objects are alive.
         let result = unsafe { (self.api.PyObject_Call)(self.object, tuple.object, NULL) };
-        (!result.is_null()).then_some(Self { api: self.api, object: result })
+        if result.is_null() { None } else { Some(Self { api: self.api, object: result }) }
     }
 
     /// Calls it with one keyword argument.

@@ -50,7 +50,7 @@ impl PauseSums {
     /// The longest pause after the first `pauses` ones, in ns; 0 without any.
     pub(crate) fn longest_since(&self, pauses: u64) -> u64 {
         let after = self.longest.partition_point(|(number, _)| *number < pauses);
-        self.longest.get(after).map_or(0, |(_, length_ns)| *length_ns)
+        if let Some((_, length_ns)) = self.longest.get(after) { *length_ns } else { 0 }
     }
 }
 

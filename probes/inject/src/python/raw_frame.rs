@@ -38,7 +38,10 @@ impl RawFrameLayout {
     /// The layout of this interpreter, if it agrees with what the C API reports about the running
     /// frames. `None` in free-threaded builds, where `gc.get_count()` is not per thread.
     pub(super) fn verified(api: &'static PythonApi) -> Option<Self> {
-        let minor = api.minor().filter(|_| !api.is_free_threaded())?;
+        if api.is_free_threaded() {
+            return None;
+        }
+        let minor = api.minor()?;
         let (_, known) = InterpreterFrame::ALL.iter().find(|(version, _)| *version == minor)?;
         let layout = Self(known);
         let (get_code, get_back, get_last) =
@@ -61,7 +64,7 @@ impl RawFrameLayout {
             // SAFETY: as above; null, without exception, where there is no caller.
             let back = unsafe { get_back(frame.object()) };
             match (back.is_null(), raw.caller()) {
-                (true, None) => return (compared > 1).then_some(layout),
+                (true, None) => return if compared > 1 { Some(layout) } else { None },
                 (false, Some(caller)) => {
                     // SAFETY: a new reference.
                     frame = unsafe { OwnedRef::new(api, back) }?;
@@ -81,12 +84,8 @@ impl RawFrameLayout {
     /// The line where a generator, coroutine or asynchronous generator is suspended or has ended; 0 if unknown. `code`:
     /// its code object.
     pub(super) fn line_of(self, api: &PythonApi, generator: Object, code: Object) -> u32 {
-        let Some(line) = api.PyCode_Addr2Line else {
-            return 0;
-        };
-        let Some(frame) = self.frame_within(generator, code) else {
-            return 0;
-        };
+        let Some(line) = api.PyCode_Addr2Line else { return 0 };
+        let Some(frame) = self.frame_within(generator, code) else { return 0 };
         let at = frames::instruction(&mut memory(), frame, address(code), &self.0.stack);
         let at = at.and_then(|at| at.try_into().ok()).unwrap_or(-1);
         // SAFETY: the lock is held, the code object alive.
@@ -97,7 +96,7 @@ impl RawFrameLayout {
     pub(super) fn frame_within(self, generator: Object, code: Object) -> Option<u64> {
         let frame = address(generator) + self.0.in_generator;
         // Its code shows that it is there.
-        (self.code_of(frame) == code).then_some(frame)
+        if self.code_of(frame) == code { Some(frame) } else { None }
     }
 
     /// The code object of a frame.

@@ -67,9 +67,7 @@ pub(super) fn is_waiting() -> bool {
 /// Searches for a CPython in a library, or in everything visible to the program; the first one
 /// found is used.
 pub(super) fn search_in(library: *mut c_void) {
-    let Some(api) = find(library) else {
-        return;
-    };
+    let Some(api) = find(library) else { return };
     if !WAITING.swap(false, Ordering::AcqRel) {
         return;
     }
@@ -114,9 +112,7 @@ fn exchange(library: *mut c_void) -> bool {
             .find(|module| !module.name.is_null() && CStr::from_ptr(module.name) == EARLY);
         let Some(early) = early else { return false };
         let Some(real) = early.init else { return false };
-        let Some(()) = expected(REAL.set(real).ok()) else {
-            return false;
-        };
+        let Some(()) = expected(REAL.set(real).ok()) else { return false };
         early.init = Some(init);
         *place = table.leak().as_mut_ptr();
         true
@@ -126,9 +122,7 @@ fn exchange(library: *mut c_void) -> bool {
 /// Creates `_codecs`, or returns its definition.
 unsafe extern "C" fn init() -> *mut c_void {
     // Set before the table was replaced.
-    let Some(real) = expected(REAL.get()) else {
-        return NULL;
-    };
+    let Some(real) = expected(REAL.get()) else { return NULL };
     // SAFETY: called as the interpreter would have called it.
     let made = unsafe { real() };
     guarded(|| {
@@ -147,9 +141,7 @@ unsafe extern "C" fn init() -> *mut c_void {
 /// steps (3.8).
 fn extend(api: &'static PythonApi, definition: Object) -> bool {
     static STEPS: OnceLock<usize> = OnceLock::new();
-    let Some(place) = slots_of(api, definition) else {
-        return false;
-    };
+    let Some(place) = slots_of(api, definition) else { return false };
     let steps = *STEPS.get_or_init(|| {
         // SAFETY: the definition's own array, zero-terminated and short.
         let slots = unsafe {
@@ -193,7 +185,7 @@ fn slots_of(api: &'static PythonApi, object: Object) -> Option<*mut *mut ModuleS
     unsafe {
         let name = object.byte_add(head + 24).cast::<*const c_char>().read();
         let is_early = !name.is_null() && CStr::from_ptr(name) == EARLY;
-        is_early.then(|| object.byte_add(head + 56).cast())
+        if is_early { Some(object.byte_add(head + 56).cast()) } else { None }
     }
 }
 

@@ -48,7 +48,7 @@ const MODULES: [SoughtModules; 3] = [
     SoughtModules {
         bit: TORCH,
         names: &[c"torch._C"],
-        watch: |api, modules| are_recorded().then(|| empty_cache::watch(api, modules))?,
+        watch: |api, modules| if are_recorded() { empty_cache::watch(api, modules) } else { None },
     },
 ];
 
@@ -71,7 +71,8 @@ fn are_wanted() -> bool {
 /// Whether they are written.
 #[inline]
 fn are_recorded() -> bool {
-    options().is_some_and(|options| options.steps)
+    let Some(options) = options() else { return false };
+    options.steps
 }
 
 /// Writes a mark. Needs no lock. [`apply::step`] follows, outside of [`guarded`]: it may run Python
@@ -97,7 +98,9 @@ struct StartedMark {
 impl StartedMark {
     /// `None` if marks are not recorded.
     fn now(marker: StepMarker, name: &str) -> Option<Self> {
-        are_recorded().then_some(())?;
+        if !are_recorded() {
+            return None;
+        }
         let (at_ns, cpu_ns) = (now_ns(), thread_cpu_ns());
         let ring = ring::<PythonMessage>()?;
         let name = match name {
@@ -147,7 +150,8 @@ fn batch_raised() {
 
 /// This thread's request; not the request of the parent that forked it: its name is in the parent's ring.
 fn own_batch() -> Option<StartedMark> {
-    BATCH.take().filter(|mark| mark.tid == tid())
+    let mark = BATCH.take()?;
+    if mark.tid == tid() { Some(mark) } else { None }
 }
 
 /// Begins to watch in a new interpreter. Its lock is held.
@@ -208,9 +212,7 @@ fn search(api: &'static PythonApi) {
     for sought in MODULES {
         let imported = |name: &&CStr| modules.value(&OwnedRef::interned(api, name)?);
         let found: Option<Vec<OwnedRef>> = sought.names.iter().map(imported).collect();
-        let Some(found) = found else {
-            continue;
-        };
+        let Some(found) = found else { continue };
         if found.iter().any(is_initializing) {
             IMPORTED.store(0, Ordering::Relaxed);
         } else if SOUGHT.fetch_and(!sought.bit, Ordering::Relaxed) & sought.bit != 0 {
@@ -221,9 +223,8 @@ fn search(api: &'static PythonApi) {
 
 /// Whether a module's code is still running (`importlib._bootstrap._load_unlocked`).
 fn is_initializing(module: &OwnedRef) -> bool {
-    let spec = module.attribute(c"__spec__");
-    let state = spec.and_then(|spec| spec.attribute(c"_initializing"));
-    state.and_then(|state| state.number()) == Some(1)
+    let state = || module.attribute(c"__spec__")?.attribute(c"_initializing")?.number();
+    state() == Some(1)
 }
 
 /// A backward pass starts, on a thread that need not hold the interpreter's lock.

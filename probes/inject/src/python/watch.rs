@@ -20,14 +20,14 @@ static ENDING: MethodDef = method(c"gctrace_ending", ending);
 /// fork, or does not end.
 pub(crate) fn begin(interpreter: &'static HookedInterpreter) {
     let api = interpreter.api;
-    if let Some(register) =
-        OwnedRef::import(api, c"posix").and_then(|posix| posix.attribute(c"register_at_fork"))
+    if let Some(posix) = OwnedRef::import(api, c"posix")
+        && let Some(register) = posix.attribute(c"register_at_fork")
         && let Some(forked) = callable(interpreter, &FORKED, None)
     {
         register.call_by_keyword(c"after_in_child", &forked);
     }
-    if let Some(register) =
-        OwnedRef::import(api, c"atexit").and_then(|atexit| atexit.attribute(c"register"))
+    if let Some(atexit) = OwnedRef::import(api, c"atexit")
+        && let Some(register) = atexit.attribute(c"register")
         && let Some(ending) = callable(interpreter, &ENDING, None)
     {
         register.call(Some(&ending));
@@ -48,9 +48,7 @@ unsafe extern "C" fn ending(capsule: Object, _: *const Object, _: isize) -> Obje
 
 unsafe fn with(capsule: Object, act: impl FnOnce(&'static HookedInterpreter)) -> Object {
     // The function was created by it.
-    let Some(api) = expected(api()) else {
-        return super::api::NULL;
-    };
+    let Some(api) = expected(api()) else { return super::api::NULL };
     guarded(|| {
         // SAFETY: the lock is held; the capsule is ours.
         if let Some(interpreter) = unsafe { behind(api, capsule) } {
@@ -96,16 +94,12 @@ impl HookedInterpreter {
     }
 
     fn removed_by_program(&'static self) {
-        let Ok(mut state) = self.state.try_lock() else {
-            return;
-        };
+        let Ok(mut state) = self.state.try_lock() else { return };
         if state.live.is_none() {
             return self.released(&state);
         }
         let missed = state.missed();
-        let Some(ring) = self.introduce(&mut state) else {
-            return;
-        };
+        let Some(ring) = self.introduce(&mut state) else { return };
         state.start_ns = 0;
         state.seen += missed;
         if state.was_restored || self.put_in(&mut state).is_none() {
@@ -122,9 +116,7 @@ impl HookedInterpreter {
             return;
         }
         let begun_ns = thread_cpu_ns();
-        let Ok(mut state) = self.state.try_lock() else {
-            return;
-        };
+        let Ok(mut state) = self.state.try_lock() else { return };
         if state.live.is_none() {
             return;
         }
@@ -141,9 +133,7 @@ impl HookedInterpreter {
             layers::end(self.api);
             asked::end(self);
         }
-        let Ok(mut state) = self.state.try_lock() else {
-            return;
-        };
+        let Ok(mut state) = self.state.try_lock() else { return };
         if let (Some(live), Some(ring)) = (&state.live, existing_ring::<PythonMessage>()) {
             let missed = state.missed();
             let has_entry = live.has_entry();

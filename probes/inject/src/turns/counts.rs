@@ -208,7 +208,7 @@ impl LoopCounts {
         self.unread_ns = 0;
         let own_ns = beyond(cpu_ns, collected.cpu_ns);
         let before_ns = std::mem::replace(&mut self.cpu_ns, own_ns);
-        (own_ns > 0 && before_ns > 0).then(|| beyond(own_ns, before_ns))
+        if own_ns > 0 && before_ns > 0 { Some(beyond(own_ns, before_ns)) } else { None }
     }
 
     /// Takes the counts, and turns by length: bucket and number.

@@ -104,7 +104,7 @@ impl Loops {
         if duration_ns(self.sent_ns, now_ns) >= SENT_NS {
             self.send(now_ns, ring);
         }
-        (timeout_ns > 0).then_some(index)
+        if timeout_ns > 0 { Some(index) } else { None }
     }
 
     /// The call at a place has returned.
@@ -159,10 +159,10 @@ impl Loops {
         self.sent_ns = now_ns;
         let (mut turns, mut readings) = (0, 0);
         for counts in &mut self.places {
-            let Some(place) = WaitPlace::of(counts.place).filter(|_| counts.counts.turns > 0)
-            else {
+            let Some(place) = WaitPlace::of(counts.place) else { continue };
+            if counts.counts.turns == 0 {
                 continue;
-            };
+            }
             let mut lengths = Vec::new();
             let taken =
                 counts.take(|bucket, turns| lengths.push(RingLengthCount { bucket, turns }));

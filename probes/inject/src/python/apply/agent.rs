@@ -373,8 +373,8 @@ impl Agent {
     /// Does periodic work, between steps or not.
     pub(super) fn look(&mut self, in_mark: bool) -> Option<CollectCall> {
         let now = now_ns();
-        if let Some(folder) =
-            self.folder.as_ref().filter(|_| duration_ns(self.looked_ns, now) > LOOK_EVERY_NS)
+        if duration_ns(self.looked_ns, now) > LOOK_EVERY_NS
+            && let Some(folder) = self.folder.as_ref()
         {
             self.looked_ns = now;
             self.began.enters_kernel();

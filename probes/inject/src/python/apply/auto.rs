@@ -342,7 +342,7 @@ impl Agent {
         }
         let gc = OwnedRef::import(api, c"gc");
         let old = gc.and_then(|gc| CollectorState::find(api, &gc, None).long_lived());
-        let inherited = old.map_or(0, |(left, since)| sum([left, since]));
+        let inherited = if let Some((left, since)) = old { sum([left, since]) } else { 0 };
         if inherited >= FEWEST && calls::with(|calls| calls.is_enabled) == Some(true) {
             self.collector.freeze();
             self.inherited_frozen = Some(inherited);

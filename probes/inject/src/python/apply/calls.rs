@@ -95,7 +95,7 @@ pub(super) static LISTENER: CallListener = CallListener { before, after };
 /// The collections so far; `None`: calls are not noted.
 fn before(_: CollectorFunction) -> Option<BeforeCall> {
     let is_main = api().is_some_and(|api| api.interpreter_id() == 0);
-    (is_main && super::is_active() && !is_off()).then(|| totals().0)
+    if is_main && super::is_active() && !is_off() { Some(totals().0) } else { None }
 }
 
 fn after(function: CollectorFunction, before: Option<&BeforeCall>, succeeded: bool) {

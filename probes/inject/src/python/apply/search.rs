@@ -131,12 +131,13 @@ impl RankLink {
 
     /// Why rank 0 does not decide, if it does not.
     pub(super) fn waits_for(&self) -> Option<String> {
-        (self.leads() && !self.is_complete).then(|| {
-            format!(
-                "not all {} ranks are in this gctrace auto: start the whole job with it, not each rank",
-                self.ranks
-            )
-        })
+        if !self.leads() || self.is_complete {
+            return None;
+        }
+        Some(format!(
+            "not all {} ranks are in this gctrace auto: start the whole job with it, not each rank",
+            self.ranks
+        ))
     }
 
     pub(super) fn look(&mut self, folder: &ReportFolder, began: &mut WorkBegin) -> RankNews {
@@ -157,9 +158,9 @@ impl RankLink {
             let is_here = |rank| {
                 let mut text = [0; 16];
                 let length = folder.read(&follower_file(rank), &mut text);
-                let pid =
-                    text.get(..length).and_then(|text| str::from_utf8(text).ok()?.parse().ok());
-                pid.is_some_and(lives)
+                let Some(text) = text.get(..length) else { return false };
+                let Ok(text) = str::from_utf8(text) else { return false };
+                text.parse().is_ok_and(lives)
             };
             self.is_complete = (1..self.ranks).all(is_here);
         }
@@ -252,11 +253,11 @@ impl Gauge for ProgramGauge<'_> {
 
     fn headroom_bytes(&mut self) -> Option<u64> {
         // Files that the program does not read: not if it must not.
-        (!is_confined(self.filters)).then(headroom_bytes).flatten()
+        if is_confined(self.filters) { None } else { headroom_bytes() }
     }
 
     fn device_memory(&mut self, searches: bool) -> Option<DeviceMemory> {
-        (!is_confined(self.filters)).then(|| device_memory(searches)).flatten()
+        if is_confined(self.filters) { None } else { device_memory(searches) }
     }
 
     fn now_ns(&mut self) -> u64 {

@@ -140,18 +140,18 @@ impl Agent {
                     if is_undone {
                         self.set_thresholds(values);
                     }
-                    is_undone.then_some(CollectorFunction::SetThreshold)
+                    if is_undone { Some(CollectorFunction::SetThreshold) } else { None }
                 }
                 GcChange::Disable | GcChange::Plan(_) => {
                     let is_undone = self.collector.is_enabled() == Some(true);
                     if is_undone {
                         self.collector.disable();
                     }
-                    is_undone.then_some(CollectorFunction::Enable)
+                    if is_undone { Some(CollectorFunction::Enable) } else { None }
                 }
                 GcChange::Freeze => {
                     let is_undone = calls::with(|calls| std::mem::take(&mut calls.is_unfrozen));
-                    (is_undone == Some(true)).then_some(CollectorFunction::Unfreeze)
+                    if is_undone == Some(true) { Some(CollectorFunction::Unfreeze) } else { None }
                 }
                 GcChange::FreezeForks | GcChange::Loading(_) => None,
             };

@@ -103,9 +103,7 @@ pub(in crate::python) fn moved(line: u32, block: *mut c_void, size: usize) {
 #[cold]
 fn sample(block: usize, size: usize) {
     guarded(|| {
-        let Some(sampler) = SAMPLER.get() else {
-            return LEFT.store(u32::MAX, Relaxed);
-        };
+        let Some(sampler) = SAMPLER.get() else { return LEFT.store(u32::MAX, Relaxed) };
         // It is taken if it is the holder that allocates.
         if let Ok(mut sampler) = sampler.try_lock() {
             sampler.random = next_random(sampler.random);
@@ -139,7 +137,8 @@ pub(super) fn begin(api: &'static PythonApi, minor: u8, raw: Option<RawFrameLayo
 
 /// Whether there are so many fresh lines that they have to be read at once.
 pub(super) fn is_crowded() -> bool {
-    sampler().is_some_and(|sampler| sampler.fresh.len() >= MAX_FRESH / 2)
+    let Some(sampler) = sampler() else { return false };
+    sampler.fresh.len() >= MAX_FRESH / 2
 }
 
 /// Reads the names of fresh lines and releases their code; whether there were any. The lock of the
@@ -157,9 +156,7 @@ pub(super) fn settle() -> bool {
 
 /// Ends the sampling: the main interpreter ends. Its lock is held.
 pub(super) fn end() {
-    let Some(mut sampler) = sampler() else {
-        return;
-    };
+    let Some(mut sampler) = sampler() else { return };
     sampler.is_over = true;
     let fresh = std::mem::take(&mut sampler.fresh);
     drop(sampler);
@@ -183,15 +180,13 @@ fn sampler() -> Option<MutexGuard<'static, Sampler>> {
 #[inline]
 pub(super) fn birth(block: usize) -> Option<(u32, u32)> {
     let line = SAMPLES.line(SAMPLES.find(block)?);
-    (line & FRESH == 0).then(|| (index_of(line), stands_for(line)))
+    if line & FRESH == 0 { Some((index_of(line), stands_for(line))) } else { None }
 }
 
 /// Estimates the live objects allocated since the sampling began, and their bytes, by line, without types that have
 /// free lists. At most `most` lines, with most objects first. The lock of the main interpreter is held.
 pub(super) fn alive(most: usize) -> Vec<(SampledLine, u64, u64)> {
-    let Some(sampler) = sampler().filter(|sampler| !sampler.is_over) else {
-        return Vec::new();
-    };
+    let Some(sampler) = sampler().filter(|sampler| !sampler.is_over) else { return Vec::new() };
     let mut sums = vec![(0u64, 0u64); sampler.lines.len()];
     for (at, line) in SAMPLES.all().filter(|(_, line)| line & (FRESH | UNSURE) == 0) {
         if let Some((objects, bytes)) = sums.get_mut(index_of(line) as usize) {
@@ -219,9 +214,7 @@ impl Sampler {
         if self.is_over || !is_own {
             return;
         }
-        let Some(line) = RunningLine::innermost(self.api, self.raw) else {
-            return;
-        };
+        let Some(line) = RunningLine::innermost(self.api, self.raw) else { return };
         let known = self.fresh.iter().position(|fresh| fresh.is_same(&line));
         let fresh = match known {
             Some(known) => known,
@@ -311,7 +304,7 @@ impl InstanceTypes {
             allocate: api.PyType_GenericAlloc? as usize,
             free: api.PyObject_GC_Del? as usize,
         };
-        functions.distance(view).is_some().then_some(functions)
+        if functions.distance(view).is_some() { Some(functions) } else { None }
     }
 
     /// Bytes from the block of an object of this type to the object; `None` if it may be in memory
@@ -326,7 +319,7 @@ impl InstanceTypes {
             && class.allocate() == self.allocate
             && class.free() == self.free;
         let words = if class.has_words_before() { WORDS } else { 0 };
-        is_one_by_one.then_some(GC_HEAD as usize + words)
+        if is_one_by_one { Some(GC_HEAD as usize + words) } else { None }
     }
 }
 

@@ -86,7 +86,7 @@ impl CycleReader {
     /// Adds an object, with its place in the tally.
     #[inline]
     pub(super) fn add(&mut self, object: Object, kind: Option<usize>) {
-        let kind = kind.map_or(u16::MAX, |kind| kind as u16);
+        let kind = if let Some(kind) = kind { kind as u16 } else { u16::MAX };
         if self.nodes.len() >= MOST_OBJECTS || self.nodes.try_reserve(1).is_err() {
             self.is_full = true;
             return;
@@ -181,8 +181,8 @@ impl CycleReader {
     ) -> Result<u32, TryReserveError> {
         let nodes = &self.nodes;
         let kind = |object: u32| {
-            let place = nodes.get(object as usize).map(|node| usize::from(node.kind));
-            place.and_then(|place| kinds.get(place).copied()).unwrap_or(0)
+            let Some(node) = nodes.get(object as usize) else { return 0 };
+            kinds.get(usize::from(node.kind)).copied().unwrap_or(0)
         };
         let cycle = graph.shortest_cycle(components, component, kind, &mut self.search)?;
         let mut key: Vec<u32> = cycle.iter().take(LONGEST).map(|cycle| kind(*cycle)).collect();

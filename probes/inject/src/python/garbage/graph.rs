@@ -194,7 +194,7 @@ impl Graph {
 /// and all that it could have begun with it.
 fn rotated(mut cycle: Vec<u32>, kinds: impl Fn(u32) -> u32) -> Vec<u32> {
     let length = cycle.len();
-    let kind = |at: usize| cycle.get(at % length).map_or(0, |cycle| kinds(*cycle));
+    let kind = |at: usize| if let Some(cycle) = cycle.get(at % length) { kinds(*cycle) } else { 0 };
     let (mut first, mut other, mut equal) = (0, 1, 0);
     while first < length && other < length && equal < length {
         match kind(first + equal).cmp(&kind(other + equal)) {

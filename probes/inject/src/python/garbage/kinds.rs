@@ -119,7 +119,7 @@ impl KindReader {
     /// is its code's.
     pub(super) fn distance(&self, class: TypeView) -> Option<usize> {
         let instances = self.instances.as_ref()?;
-        (self.path(class) == CodePath::None).then(|| instances.distance(class)).flatten()
+        if self.path(class) == CodePath::None { instances.distance(class) } else { None }
     }
 
     /// The code that an object belongs to, and the line; null and 0 without code.
@@ -349,7 +349,7 @@ impl KindReader {
                 Some(name) => OwnedRef::new(self.api, name(class.object())),
                 None => {
                     let name = reference(class.object(), type_qualname(self.minor));
-                    (!name.is_null()).then(|| OwnedRef::share(self.api, name))
+                    if name.is_null() { None } else { Some(OwnedRef::share(self.api, name)) }
                 }
             }
         };

@@ -283,7 +283,8 @@ impl TypeView {
     /// `tp_base`, borrowed.
     pub(super) fn base(self) -> Option<Object> {
         // SAFETY: as above.
-        Some(unsafe { reference(self.0, type_object::BASE) }).filter(|base| !base.is_null())
+        let base = unsafe { reference(self.0, type_object::BASE) };
+        if base.is_null() { None } else { Some(base) }
     }
 
     /// `tp_traverse`, if the collector knows its instances.

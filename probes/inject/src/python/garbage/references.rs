@@ -94,9 +94,11 @@ impl ReferenceNames {
                 }
                 _ => None,
             };
-            name.or_else(|| member(class, from, to))
-                .or_else(|| self.attribute(class, from, to))
-                .or_else(|| (class.object() == to).then(|| ".__class__".to_owned()))
+            let name = name.or_else(|| member(class, from, to));
+            match name.or_else(|| self.attribute(class, from, to)) {
+                None if class.object() == to => Some(".__class__".to_owned()),
+                name => name,
+            }
         }
     }
 
@@ -151,7 +153,7 @@ impl ReferenceNames {
     unsafe fn class_field(&self, class: Object, to: Object) -> Option<String> {
         // SAFETY: a type, by the caller's promise.
         let dictionary = unsafe { TypeView::new(class) }.dictionary();
-        (dictionary == to && !to.is_null()).then(|| ".__dict__".to_owned())
+        if dictionary == to && !to.is_null() { Some(".__dict__".to_owned()) } else { None }
     }
 
     /// The dict of an instance, or an attribute that is stored without one.
@@ -168,7 +170,7 @@ impl ReferenceNames {
                     }
                     _ => NULL,
                 };
-                return (dictionary == to).then(|| ".__dict__".to_owned());
+                return if dictionary == to { Some(".__dict__".to_owned()) } else { None };
             }
             let instances = InstanceLayout {
                 minor: self.minor,
@@ -186,8 +188,10 @@ impl ReferenceNames {
             }
             let attributes = instances.entries(memory, values)?;
             let found = attributes.iter().find(|attribute| attribute.value == address(to))?;
-            let name = (found.key != 0).then(|| self.text(object(found.key)))??;
-            Some(format!(".{name}"))
+            if found.key == 0 {
+                return None;
+            }
+            Some(format!(".{}", self.text(object(found.key))?))
         }
     }
 
@@ -324,7 +328,7 @@ fn cached_keys(api: &'static PythonApi, minor: u8) -> Option<u64> {
     // object.
     unsafe {
         let name = OwnedRef::new(api, (api.PyType_GetQualName?)(class.object()))?;
-        (reference(class.object(), at) == name.object()).then_some(at + 8)
+        if reference(class.object(), at) == name.object() { Some(at + 8) } else { None }
     }
 }
 
@@ -333,9 +337,7 @@ fn cached_keys(api: &'static PythonApi, minor: u8) -> Option<u64> {
 fn name_list(api: &'static PythonApi, minor: u8) -> Option<u64> {
     const AROUND: [(&CStr, u64); 2] =
         [(c"co_filename", CODE_FILENAME), (c"co_qualname", CODE_QUALNAME)];
-    let VariableNames::Joined { names, .. } = VariableNames::new(minor) else {
-        return None;
-    };
+    let VariableNames::Joined { names, .. } = VariableNames::new(minor) else { return None };
     let (_, code) = known_class(api)?;
     let is_there = |(name, at): &(&CStr, u64)| {
         let attribute = code.attribute(name);
@@ -343,5 +345,5 @@ fn name_list(api: &'static PythonApi, minor: u8) -> Option<u64> {
         attribute
             .is_some_and(|attribute| attribute.object() == unsafe { reference(code.object(), *at) })
     };
-    AROUND.iter().all(is_there).then_some(names)
+    if AROUND.iter().all(is_there) { Some(names) } else { None }
 }

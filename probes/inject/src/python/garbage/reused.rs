@@ -76,7 +76,7 @@ impl ReusedBlocks {
         let word = |at: usize| {
             let place = std::ptr::with_exposed_provenance::<usize>(block + at);
             // SAFETY: within the block; blocks are aligned to 16 bytes.
-            (bytes >= at + size_of::<usize>()).then(|| unsafe { place.read() })
+            if bytes >= at + size_of::<usize>() { Some(unsafe { place.read() }) } else { None }
         };
         let Some(second) = word(TYPE) else { return false };
         // A table of keys of the smallest size, 8: it has `dk_log2_size` and `dk_log2_index_bytes` there, before

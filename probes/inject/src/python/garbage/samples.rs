@@ -90,7 +90,7 @@ pub(super) fn stands_for(line: u32) -> u32 {
 fn halve(line: u32, random: &mut u32) -> Option<u32> {
     *random = next_random(*random);
     let is_kept = *random >> 31 != 0 && halvings(line) < MOST_HALVINGS;
-    is_kept.then_some(line + (1 << HALVINGS))
+    if is_kept { Some(line + (1 << HALVINGS)) } else { None }
 }
 
 /// The slots with set bits in a word. The word covers the slots from 64 times its number on.

@@ -116,8 +116,9 @@ impl Tally {
     /// # Safety
     /// The object is alive, and was counted there.
     pub(super) unsafe fn bytes(&self, kind: usize, object: Object) -> Option<u64> {
+        let kind = self.kinds.get(kind)?;
         // SAFETY: as the caller promises.
-        self.kinds.get(kind).and_then(|kind| unsafe { kind.size.of(object) })
+        unsafe { kind.size.of(object) }
     }
 
     fn first(&self, reader: &KindReader, class: Object) -> CountedKind {
@@ -207,7 +208,7 @@ impl Tally {
             let (class, line) = (self.kinds.get(place)?.key.class, births::line(line)?);
             // SAFETY: as the caller promises.
             let kind = unsafe { reader.born(ring, class, &line) };
-            (kind != 0).then_some(RingBirthCount { kind, samples })
+            if kind != 0 { Some(RingBirthCount { kind, samples }) } else { None }
         };
         let mut births: Vec<RingBirthCount> = self.births.iter().filter_map(number).collect();
         births.sort_unstable_by_key(|birth| (std::cmp::Reverse(birth.samples), birth.kind));

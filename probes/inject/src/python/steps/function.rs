@@ -39,13 +39,16 @@ impl NamedFunction {
             Some((file, name)) => (Some(file.to_owned()), name),
             None => (None, text),
         };
-        (!name.is_empty()).then(|| Self { file, name: name.to_owned() })
+        if name.is_empty() { None } else { Some(Self { file, name: name.to_owned() }) }
     }
 
     /// The qualified name of a code object that is the function's. The interpreter's lock is held.
     pub(super) fn qualified_name(&self, code: &OwnedRef) -> Option<String> {
         let name = code.attribute(c"co_qualname")?;
-        let name = name.text().filter(|name| ends_in(name, &self.name, '.'))?;
+        let name = name.text()?;
+        if !ends_in(name, &self.name, '.') {
+            return None;
+        }
         if let Some(file) = &self.file {
             code.attribute(c"co_filename")?.text().filter(|path| ends_in(path, file, '/'))?;
         }
@@ -55,8 +58,8 @@ impl NamedFunction {
 
 /// Whether the last parts of a path are these.
 fn ends_in(path: &str, end: &str, separator: char) -> bool {
-    let before = path.strip_suffix(end);
-    before.is_some_and(|before| before.is_empty() || before.ends_with(separator))
+    let Some(before) = path.strip_suffix(end) else { return false };
+    before.is_empty() || before.ends_with(separator)
 }
 
 #[cfg(test)]

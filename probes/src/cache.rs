@@ -60,10 +60,14 @@ impl ResolutionCache {
         let metadata = std::fs::symlink_metadata(path).ok()?;
         let ours =
             metadata.is_file() && metadata.size() <= LARGEST_ENTRY && metadata.mode() & 0o022 == 0;
-        ours.then_some(())?;
+        if !ours {
+            return None;
+        }
         let bytes = std::fs::read(path).ok()?;
         let entry: CachedResolution<Resolution> = serde_json::from_slice(&bytes).ok()?;
-        (entry.format == FORMAT && entry.key == self.key).then_some(())?;
+        if entry.format != FORMAT || entry.key != self.key {
+            return None;
+        }
         Some(Resolution { file: file.to_owned(), ..entry.resolution })
     }
 

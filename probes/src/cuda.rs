@@ -41,7 +41,7 @@ impl CudaLibrary {
     pub fn of_file_name(name: &str) -> Option<Self> {
         // Wheels ship copies with a hash in the name: libcudart-d0da41ae.so.11.0.
         let (stem, _) = name.split_once(".so")?;
-        let stem = stem.split_once('-').map_or(stem, |(stem, _)| stem);
+        let stem = if let Some((stem, _)) = stem.split_once('-') { stem } else { stem };
         match stem {
             "libcuda" => Some(Self::Cuda(CudaLayer::Driver)),
             "libcudart" => Some(Self::Cuda(CudaLayer::Runtime)),

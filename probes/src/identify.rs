@@ -55,7 +55,7 @@ fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
     if image.needed().into_iter().any(is_libpypy) || image.dynamic_symbol(PYPY_MAIN).is_some() {
         return ProgramKind::PyPy;
     }
-    let Some(entry_file_offset) = image.file_offset(image.entry).filter(|_| image.has_loader())
+    let (true, Some(entry_file_offset)) = (image.has_loader(), image.file_offset(image.entry))
     else {
         return ProgramKind::Other;
     };
@@ -77,10 +77,10 @@ pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
     let folder = executable.parent()?;
     let declared = image.library_folders().into_iter().map(|declared| {
         let below = declared.strip_prefix("$ORIGIN").or_else(|| declared.strip_prefix("${ORIGIN}"));
-        below.map_or_else(
-            || PathBuf::from(declared),
-            |below| folder.join(below.trim_start_matches('/')),
-        )
+        match below {
+            Some(below) => folder.join(below.trim_start_matches('/')),
+            None => PathBuf::from(declared),
+        }
     });
     let beside = [folder.join("../lib"), folder.to_owned()];
     let places = declared.chain(beside).chain(SYSTEM.map(PathBuf::from));
@@ -92,8 +92,8 @@ pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
 /// `libpython3.11.so.1.0`, `libpython3.13t.so.1.0` or `libpython3.9d.so`; not the stub
 /// `libpython3.so`.
 pub(crate) fn is_libpython(name: &str) -> bool {
-    name.strip_prefix("libpython3.")
-        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) && rest.contains(".so"))
+    let Some(rest) = name.strip_prefix("libpython3.") else { return false };
+    rest.starts_with(|c: char| c.is_ascii_digit()) && rest.contains(".so")
 }
 
 /// Whether a library's file name is PyPy's, such as `libpypy3.9-c.so`: all of PyPy but its `main`.

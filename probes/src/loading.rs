@@ -88,7 +88,10 @@ fn script(start: &[u8]) -> Option<Loading> {
     let end = line.iter().position(blank).unwrap_or(line.len());
     let (interpreter, rest) = line.split_at_checked(end)?;
     let argument = rest.trim_ascii();
-    (!interpreter.is_empty()).then(|| Loading::Script {
+    if interpreter.is_empty() {
+        return None;
+    }
+    Some(Loading::Script {
         interpreter: PathBuf::from(OsStr::from_bytes(interpreter)),
         argument: (!argument.is_empty()).then(|| String::from_utf8_lossy(argument).into_owned()),
     })

@@ -36,7 +36,10 @@ const MOST_BYTES: u64 = 1 << 34;
 pub fn kept_bytes(pid: u32) -> Option<u64> {
     let heap = heap(&proc_status::read(pid, "maps").ok()?)?;
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??;
-    let bytes = heap.end.checked_sub(heap.start).filter(|bytes| *bytes <= MOST_BYTES)?;
+    let bytes = heap.end.checked_sub(heap.start)?;
+    if bytes > MOST_BYTES {
+        return None;
+    }
     if u64::try_from(page) != Ok(PAGE) {
         return None;
     }
@@ -121,10 +124,13 @@ impl<M: Memory> Heap<M> {
         let end = self.range.end.min(at.checked_add(wanted)?);
         let first = self.page(at)?;
         let absent = self.pages.get(first..)?.iter().position(|is_present| !is_present);
-        let present = absent.map_or(self.range.end, |pages| {
+        let present = if let Some(pages) = absent {
             (at / PAGE).saturating_add(pages as u64).saturating_mul(PAGE)
-        });
-        end.min(present).checked_sub(at).filter(|bytes| *bytes >= ALIGNED)
+        } else {
+            self.range.end
+        };
+        let bytes = end.min(present).checked_sub(at)?;
+        if bytes >= ALIGNED { Some(bytes) } else { None }
     }
 
     /// Resident bytes of the whole pages of a free chunk.

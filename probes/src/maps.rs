@@ -159,7 +159,9 @@ fn hex(text: &str) -> Option<u64> {
 
 fn path_of(bytes: &[u8]) -> Option<(PathBuf, bool)> {
     use std::os::unix::ffi::OsStringExt;
-    bytes.starts_with(b"/").then_some(())?;
+    if !bytes.starts_with(b"/") {
+        return None;
+    }
     let (name, deleted) = match bytes.strip_suffix(b" (deleted)") {
         Some(name) => (name, true),
         None => (bytes, false),

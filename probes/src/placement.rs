@@ -62,7 +62,9 @@ pub(crate) fn place(
     function: &Range<u64>,
     keep: PreservedState,
 ) -> Option<Placement> {
-    image.is_code(function.start).then_some(())?;
+    if !image.is_code(function.start) {
+        return None;
+    }
     let body = decode(image, function);
     let first = match body.first() {
         Some(first) => *first,
@@ -95,7 +97,7 @@ fn choose(body: &[Instruction], keep: Kept) -> Option<Instruction> {
             // stack.
             let safe = !targets.contains(&instruction.address())
                 && (!unknown_targets || instruction.is_push());
-            return safe.then_some(*instruction);
+            return if safe { Some(*instruction) } else { None };
         }
         let used = uses.of(instruction);
         if instruction.flow() != Flow::Next

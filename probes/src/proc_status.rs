@@ -185,7 +185,10 @@ pub fn environment(pid: u32) -> Result<HashMap<OsString, OsString>, ProcessError
 /// Variables in the format of `/proc/PID/environ`; malformed entries are left out.
 pub fn parse_environment(bytes: &[u8]) -> impl Iterator<Item = (OsString, OsString)> {
     bytes.split(|byte| *byte == 0).filter_map(|entry| {
-        let equals = memchr::memchr(b'=', entry).filter(|equals| *equals > 0)?;
+        let equals = memchr::memchr(b'=', entry)?;
+        if equals == 0 {
+            return None;
+        }
         let (name, value) = (&entry[..equals], &entry[equals + 1..]);
         Some((OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec())))
     })
@@ -233,8 +236,9 @@ impl ProcessStatus {
 
     /// Whether the main thread blocks a signal, or the process ignores or catches it: its effect is not the default.
     pub fn expects(&self, signal: i32) -> bool {
-        let bit = u32::try_from(signal).ok().and_then(|signal| signal.checked_sub(1));
-        bit.and_then(|bit| self.expected_signals.checked_shr(bit)).is_some_and(|bits| bits & 1 == 1)
+        let Ok(signal) = u32::try_from(signal) else { return false };
+        let Some(bit) = signal.checked_sub(1) else { return false };
+        self.expected_signals.checked_shr(bit).is_some_and(|bits| bits & 1 == 1)
     }
 
     fn parse(text: &str) -> Self {
@@ -304,7 +308,7 @@ pub fn thread_times(pid: u32, tid: u32) -> Option<ThreadTimes> {
     let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse().ok());
     let (cpu_ns, waited_ns) = (numbers.next()?, numbers.next()?);
     // All zeros of kernels that do not count.
-    (cpu_ns > 0).then_some(ThreadTimes { cpu_ns, waited_ns })
+    if cpu_ns > 0 { Some(ThreadTimes { cpu_ns, waited_ns }) } else { None }
 }
 
 /// Descendants, each parent before its children, without `pid` itself. A snapshot: processes forked

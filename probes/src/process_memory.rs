@@ -14,7 +14,8 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
     let page_bytes = u64::try_from(page.ok()??).ok()?;
     // A process that exited and was not reaped has none: this shows nothing about the time before.
-    pages.checked_mul(page_bytes).filter(|bytes| *bytes > 0)
+    let bytes = pages.checked_mul(page_bytes)?;
+    if bytes > 0 { Some(bytes) } else { None }
 }
 
 /// Memory of a process that it shares with no other, in bytes: `Private_Clean` and `Private_Dirty` of
@@ -42,8 +43,10 @@ pub fn available_bytes() -> Option<u64> {
     let machine = std::fs::read_to_string("/proc/meminfo").ok()?;
     let available = kib_line(&machine, "MemAvailable:")?;
     let pid = std::process::id();
-    let of_cgroup = limit_bytes(pid)
-        .map_or(u64::MAX, |limit| gctrace_units::beyond(limit, resident_bytes(pid).unwrap_or(0)));
+    let of_cgroup = match limit_bytes(pid) {
+        Some(limit) => gctrace_units::beyond(limit, resident_bytes(pid).unwrap_or(0)),
+        None => u64::MAX,
+    };
     Some(available.min(of_cgroup))
 }
 

@@ -40,7 +40,10 @@ impl PythonVersion {
             0xf => String::new(),
             _ => return None,
         };
-        (major == 3 && minor < 64).then_some(Self { major, minor, micro: Some(micro), level })
+        if major != 3 || minor >= 64 {
+            return None;
+        }
+        Some(Self { major, minor, micro: Some(micro), level })
     }
 
     /// From `PY_VERSION`: `3.9.18`, `3.15.0rc1`, `3.8.2+`.
@@ -54,7 +57,10 @@ impl PythonVersion {
             .trim_start_matches(|c: char| c.is_ascii_lowercase())
             .bytes()
             .all(|byte| byte.is_ascii_digit());
-        (major == "3" && minor.len() <= 2 && level.len() <= 4 && plain).then_some(())?;
+        let is_short = minor.len() <= 2 && level.len() <= 4;
+        if major != "3" || !is_short || !plain {
+            return None;
+        }
         Some(Self {
             major: 3,
             minor: minor.parse().ok()?,
@@ -109,7 +115,7 @@ fn in_text(image: &ElfImage<'_>) -> Option<PythonVersion> {
 fn literals(bytes: &[u8]) -> impl Iterator<Item = PythonVersion> {
     memmem::find_iter(bytes, b"3.").filter_map(|at| {
         let before = at.checked_sub(1).and_then(|before| bytes.get(before));
-        if before.is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.') {
+        if let Some(b'0'..=b'9' | b'.') = before {
             return None;
         }
         let rest = bytes.get(at..)?;

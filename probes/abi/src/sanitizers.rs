@@ -7,8 +7,10 @@ pub fn is_sanitizer_runtime(name: &[u8]) -> bool {
     let Some(name) = name.strip_prefix(b"lib") else { return false };
     let of_clang = name.strip_prefix(b"clang_rt.");
     KINDS.iter().any(|kind| {
-        let rest = of_clang.unwrap_or(name).strip_prefix(kind.as_bytes());
-        rest.and_then(|rest| rest.first()).is_some_and(|next| !next.is_ascii_alphanumeric())
+        let Some(rest) = of_clang.unwrap_or(name).strip_prefix(kind.as_bytes()) else {
+            return false;
+        };
+        rest.first().is_some_and(|next| !next.is_ascii_alphanumeric())
     })
 }
 

@@ -31,18 +31,24 @@ impl Keys {
     /// Reads `PyDictKeysObject` (Objects/dict-common.h, pycore_dict.h) of a version with this second
     /// number. `None`: it cannot be read, or is too large.
     pub fn read(memory: &mut impl Memory, minor: u8, address: u64) -> Option<Self> {
-        (address != 0).then_some(())?;
+        if address == 0 {
+            return None;
+        }
         let has_logarithms = minor >= 11;
         let count = memory.field(address, dict_keys::count(has_logarithms))?;
         let (slots, indices, stride) = if has_logarithms {
             // dk_log2_size, dk_log2_index_bytes, dk_kind
             let [size, index, kind] = memory.array(address.wrapping_add(dict_keys::SLOTS))?;
-            (size < 40 && index < 43).then_some(())?;
+            if size >= 40 || index >= 43 {
+                return None;
+            }
             let stride = if kind == 0 { dict_keys::ENTRY } else { dict_keys::NAME_ENTRY };
             (1 << size, 1 << index, stride)
         } else {
             let slots = memory.field(address, dict_keys::SLOTS)?;
-            (slots <= MOST).then_some(())?;
+            if slots > MOST {
+                return None;
+            }
             (slots, slots * dict_keys::index_bytes(slots), dict_keys::ENTRY)
         };
         let head = dict_keys::indices(has_logarithms) + indices;
@@ -60,7 +66,7 @@ impl Keys {
             // `dk_refcnt`
             is_shared: memory.word(address)? != 1,
         };
-        (keys.count <= MOST && keys.capacity <= MOST).then_some(keys)
+        if keys.count <= MOST && keys.capacity <= MOST { Some(keys) } else { None }
     }
 
     /// The key of an entry; 0 if it was deleted.
@@ -131,7 +137,7 @@ impl Dict {
         memory.words(entries, count as usize * words, &mut table);
         let entry = |entry: &[u64]| {
             let (key, value) = (*entry.get(first)?, *entry.get(first + 1)?);
-            (value != 0).then_some(DictEntry { key, value })
+            if value != 0 { Some(DictEntry { key, value }) } else { None }
         };
         table.chunks_exact(words).filter_map(entry).collect()
     }

@@ -51,7 +51,7 @@ fn line_table(table: &[u8], first_line: i64, offset: u64) -> Option<i64> {
             line += i64::from(lines);
         }
         if end > offset {
-            return (lines != NO_LINE).then_some(line);
+            return if lines != NO_LINE { Some(line) } else { None };
         }
     }
     None

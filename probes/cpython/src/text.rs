@@ -53,7 +53,9 @@ impl StringHeader {
         let state = memory.int_field(address, layout.unicode_state)?.cast_unsigned();
         let state = state.checked_shr(layout.unicode_state_shift)?;
         let (width, compact, ascii) = (state & 7, state & 8 != 0, state & 16 != 0);
-        (compact && matches!(width, 1 | 2 | 4)).then_some(())?;
+        if !compact || !matches!(width, 1 | 2 | 4) {
+            return None;
+        }
         let length = memory.field(address, layout.unicode_length)?.cast_signed();
         let data = if ascii { layout.unicode_ascii_data } else { layout.unicode_compact_data };
         Some(Self {

@@ -72,7 +72,7 @@ pub fn current_thread(
             memory.field(state, gil.holder)?
         }
     };
-    (thread != 0).then_some(thread)
+    if thread != 0 { Some(thread) } else { None }
 }
 
 /// The thread state of the thread with `thread_id` as its `pthread_self`, in any interpreter. `None` if it has none, or

@@ -60,9 +60,7 @@ impl Absence {
             return;
         }
         let flags = libc::O_RDWR | libc::O_NOFOLLOW;
-        let Some(file) = open_beside(rendezvous, ABSENCE_FILE, flags) else {
-            return;
-        };
+        let Some(file) = open_beside(rendezvous, ABSENCE_FILE, flags) else { return };
         // SAFETY: the file is at least as long as the mapping. Only its own user can shorten it meanwhile, and that
         // user could signal this process as well.
         unsafe {
@@ -105,7 +103,7 @@ fn open_beside(rendezvous: &[u8], name: &str, flags: i32) -> Option<OwnedFd> {
     // SAFETY: a C string, ended by the zero above; the descriptor is ours, closed once.
     unsafe {
         let file = libc::open(path.as_ptr().cast(), flags | libc::O_CLOEXEC);
-        (file >= 0).then(|| OwnedFd::from_raw_fd(file))
+        if file >= 0 { Some(OwnedFd::from_raw_fd(file)) } else { None }
     }
 }
 

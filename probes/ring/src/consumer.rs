@@ -302,7 +302,7 @@ impl RingConsumer {
     #[must_use]
     pub fn allocation_ns(&self) -> Option<f64> {
         let ps = self.mapping.header().allocation_ps.load(Ordering::Relaxed);
-        (ps > 0).then(|| ps as f64 / 1e3)
+        if ps > 0 { Some(ps as f64 / 1e3) } else { None }
     }
 
     /// When the library switched recording off in the process (CLOCK_MONOTONIC ns), and why; `None`
@@ -315,7 +315,7 @@ impl RingConsumer {
         let bytes = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
         let reason: Vec<_> = bytes.take_while(|byte| *byte != 0).collect();
         let reason = String::from_utf8_lossy(&reason).into_owned();
-        (since_ns > 0).then(|| (moved(since_ns, self.ahead_ns), reason))
+        if since_ns > 0 { Some((moved(since_ns, self.ahead_ns), reason)) } else { None }
     }
 
     /// Allocations by size class since the timestamp returned with them (CLOCK_MONOTONIC ns), and
@@ -329,7 +329,10 @@ impl RingConsumer {
             bytes: table.bytes[class].load(Ordering::Relaxed),
         });
         let since_ns = moved(since_ns, self.ahead_ns);
-        (since_ns > 0).then(|| (since_ns, totals, table.frees.load(Ordering::Relaxed)))
+        if since_ns == 0 {
+            return None;
+        }
+        Some((since_ns, totals, table.frees.load(Ordering::Relaxed)))
     }
 }
 

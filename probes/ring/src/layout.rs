@@ -293,7 +293,10 @@ impl RingMapping {
                 0,
             )
         };
-        (base != libc::MAP_FAILED).then_some(Self { base: base.cast(), bytes, records })
+        if base == libc::MAP_FAILED {
+            return None;
+        }
+        Some(Self { base: base.cast(), bytes, records })
     }
 
     /// Allocates the memory of the slots from `first` to before `until`, at the beginning the

@@ -78,7 +78,8 @@ pub trait Message: Sized {
     /// producer of this version would have written these bytes.
     fn unpack(number: u8, bytes: &[u8], ahead_ns: i64) -> Option<Self> {
         let mut from = Unpack { bytes, ahead_ns };
-        Self::take(number, &mut from).filter(|_| from.bytes.is_empty())
+        let message = Self::take(number, &mut from)?;
+        if from.bytes.is_empty() { Some(message) } else { None }
     }
 }
 

@@ -106,11 +106,11 @@ impl InjectOptions {
         let mut options = Self::default();
         for word in value.split(|byte| *byte == b',') {
             let mut parts = word.splitn(2, |byte| *byte == b'=');
-            let (name, value) = (parts.next().unwrap_or_default(), parts.next());
-            let number = value
-                .and_then(|value| str::from_utf8(value).ok())
-                .and_then(|value| value.parse::<u32>().ok());
-            let Some(number) = number else { continue };
+            let (name, Some(value)) = (parts.next().unwrap_or_default(), parts.next()) else {
+                continue;
+            };
+            let Ok(value) = str::from_utf8(value) else { continue };
+            let Ok(number) = value.parse::<u32>() else { continue };
             match name {
                 b"stack" => options.stack_depth = number,
                 b"gc" => options.collections = number != 0,

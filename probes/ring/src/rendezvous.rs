@@ -84,9 +84,7 @@ union ControlBuffer {
 /// `false` if no gctrace listens (any more), or if the path is too long for a socket.
 #[must_use]
 pub fn offer(socket_path: &[u8], ring: BorrowedFd<'_>, hello: &RingHello) -> bool {
-    let Some(socket) = connect(socket_path) else {
-        return false;
-    };
+    let Some(socket) = connect(socket_path) else { return false };
     let message = HelloMessage { greeting: GREETING, hello: *hello };
     send(socket.as_fd(), ring, message.as_bytes())
 }
@@ -98,7 +96,7 @@ pub(crate) fn connect(socket_path: &[u8]) -> Option<OwnedFd> {
     // SAFETY: the address is filled for `length` bytes.
     let connected =
         unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
-    (connected == 0).then_some(socket)
+    if connected == 0 { Some(socket) } else { None }
 }
 
 fn stream_socket() -> io::Result<OwnedFd> {

@@ -330,9 +330,11 @@ fn step(point: &str) -> Option<u32> {
 
 /// Digits only: no sign.
 fn number(text: &str) -> Option<u32> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let value = digits.then(|| text.parse().ok()).flatten();
-    value.filter(|value| *value <= LARGEST)
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let value = text.parse().ok()?;
+    if value <= LARGEST { Some(value) } else { None }
 }
 
 impl TryFrom<String> for GcSetting {

@@ -102,7 +102,9 @@ impl A64Instruction {
 
     /// Address that `adr` or `adrp` loads.
     fn loaded_place(&self) -> Option<u64> {
-        self.is(0x1f00_0000, 0x1000_0000).then_some(())?;
+        if !self.is(0x1f00_0000, 0x1000_0000) {
+            return None;
+        }
         let distance = (self.signed(5, 19) << 2) | i64::from(self.bits(29, 2));
         Some(if self.is_page() {
             (self.address & !0xfff).wrapping_add_signed(distance << 12)
@@ -118,7 +120,9 @@ impl A64Instruction {
 
     /// `add` or `sub` of 64 bits with a constant: destination, source, constant. The constant is negative for `sub`.
     pub(crate) fn addition(&self) -> Option<(u8, u8, i64)> {
-        self.is(0xbf80_0000, 0x9100_0000).then_some(())?;
+        if !self.is(0xbf80_0000, 0x9100_0000) {
+            return None;
+        }
         let constant = i64::from(self.bits(10, 12)) << (12 * self.bits(22, 1));
         let sign = if self.bits(30, 1) == 1 { -1 } else { 1 };
         Some((self.register(0), self.register(5), sign * constant))
@@ -126,30 +130,40 @@ impl A64Instruction {
 
     /// Registers that `cmp` of 64 bits compares.
     pub(crate) fn compared_registers(&self) -> Option<(u8, u8)> {
-        self.is(0xffe0_fc1f, 0xeb00_001f).then(|| (self.register(5), self.register(16)))
+        if !self.is(0xffe0_fc1f, 0xeb00_001f) {
+            return None;
+        }
+        Some((self.register(5), self.register(16)))
     }
 
     /// Register and constant that `cmp` compares.
     pub(crate) fn compared_constant(&self) -> Option<(u8, u64)> {
-        self.is(0x7fc0_001f, 0x7100_001f).then(|| (self.register(5), self.bits(10, 12).into()))
+        if !self.is(0x7fc0_001f, 0x7100_001f) {
+            return None;
+        }
+        Some((self.register(5), self.bits(10, 12).into()))
     }
 
     /// Register and constant of a `mov` of 16 bits.
     pub(crate) fn moved_constant(&self) -> Option<(u8, u32)> {
-        self.is(0x7fe0_0000, 0x5280_0000).then(|| (self.register(0), self.bits(5, 16)))
+        if !self.is(0x7fe0_0000, 0x5280_0000) {
+            return None;
+        }
+        Some((self.register(0), self.bits(5, 16)))
     }
 
     /// The register with the target of an indirect jump or call.
     pub(crate) fn target_register(&self) -> Option<u8> {
-        matches!(self.flow(), Flow::IndirectJump | Flow::IndirectCall).then(|| self.register(5))
+        if !matches!(self.flow(), Flow::IndirectJump | Flow::IndirectCall) {
+            return None;
+        }
+        Some(self.register(5))
     }
 
     /// `t` of `ldr t, [n, #offset]`, where `n` is not the stack pointer.
     pub(super) fn loads_field(&self, offset: u32) -> Option<u8> {
-        (self.is(0xffc0_0000, 0xf940_0000)
-            && self.bits(10, 12) * 8 == offset
-            && self.register(5) != STACK_POINTER)
-            .then(|| self.register(0))
+        let is_load = self.is(0xffc0_0000, 0xf940_0000) && self.bits(10, 12) * 8 == offset;
+        if is_load && self.register(5) != STACK_POINTER { Some(self.register(0)) } else { None }
     }
 
     /// `nop`.
@@ -196,8 +210,8 @@ impl A64Instruction {
     }
 
     pub(super) fn text(&self) -> String {
-        self.decoded()
-            .map_or_else(|| format!(".inst {:#010x}", self.word), |decoded| decoded.to_string())
+        let Some(decoded) = self.decoded() else { return format!(".inst {:#010x}", self.word) };
+        decoded.to_string()
     }
 
     /// Its use of `x0` to `x30` and `sp`; none for vector instructions unknown to the decoder.
@@ -210,9 +224,7 @@ impl A64Instruction {
             (found.read, found.changed) = (link, link);
             return found;
         }
-        let Some(decoded) = self.decoded() else {
-            return found;
-        };
+        let Some(decoded) = self.decoded() else { return found };
         let written = written_operands(decoded.opcode);
         for (index, operand) in decoded.operands.iter().enumerate() {
             found.add(operand, written.contains(&index));
@@ -361,11 +373,12 @@ const FARTHEST: u64 = 0x2000;
 /// Addresses of code that may form `target`: instructions that load its page, or one close before
 /// it.
 pub(super) fn near_loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
-    let reaches = |one: &A64Instruction| {
-        one.loaded_place().is_some_and(|place| {
+    let reaches = |one: &A64Instruction| match one.loaded_place() {
+        Some(place) => {
             let distance = target.wrapping_sub(place);
             distance == 0 || one.is_page() && distance < FARTHEST
-        })
+        }
+        None => false,
     };
     instructions_of(image, reaches)
 }

@@ -49,9 +49,7 @@ impl<'data> FunctionTable<'data> {
     /// Whether the stack at the start of the range is as in a function just called, with at most
     /// the return address pushed. Cold parts usually start deeper.
     pub(crate) fn starts_as_called(&self, start: u64) -> bool {
-        let Some(entry) = self.entry(start) else {
-            return false;
-        };
+        let Some(entry) = self.entry(start) else { return false };
         self.initial_depth(entry) == Some(self.called_frame)
     }
 
@@ -72,7 +70,7 @@ impl<'data> FunctionTable<'data> {
     fn entry(&self, address: u64) -> Option<&FunctionRange> {
         let after = self.ranges.partition_point(|entry| entry.range.start <= address);
         let entry = self.ranges.get(after.checked_sub(1)?)?;
-        entry.range.contains(&address).then_some(entry)
+        if entry.range.contains(&address) { Some(entry) } else { None }
     }
 }
 
@@ -85,9 +83,7 @@ fn eh_frame<'data>(image: &ElfImage<'data>) -> Option<(u64, &'data [u8])> {
     let bytes = image.file_bytes(header.offset, header.file_size)?;
     let bases = BaseAddresses::default().set_eh_frame_hdr(header.address);
     let parsed = gimli::EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8).ok()?;
-    let gimli::Pointer::Direct(address) = parsed.eh_frame_ptr() else {
-        return None;
-    };
+    let gimli::Pointer::Direct(address) = parsed.eh_frame_ptr() else { return None };
     // The length is not stored; an empty entry terminates the table.
     let segment = image.segments.iter().find(|segment| {
         segment.kind == elf::PT_LOAD.0
@@ -103,16 +99,10 @@ fn ranges(table: &EhFrame<Reader<'_>>, bases: &BaseAddresses) -> Vec<FunctionRan
     let mut entries = table.entries(bases);
     let mut found = Vec::new();
     while let Ok(Some(entry)) = entries.next() {
-        let CieOrFde::Fde(partial) = entry else {
-            continue;
-        };
-        let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
-            continue;
-        };
+        let CieOrFde::Fde(partial) = entry else { continue };
+        let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else { continue };
         let start = fde.initial_address();
-        let Some(end) = start.checked_add(fde.len()) else {
-            continue;
-        };
+        let Some(end) = start.checked_add(fde.len()) else { continue };
         if start < end {
             found.push(FunctionRange { range: start..end, offset: fde.offset() });
         }

@@ -72,7 +72,9 @@ fn before_padding(body: &[Instruction], at: usize) -> Option<usize> {
     let mut at = at;
     while body.get(at)?.is_padding() {
         at = at.checked_sub(1)?;
-        falls_through(body.get(at)?).then_some(())?;
+        if !falls_through(body.get(at)?) {
+            return None;
+        }
     }
     Some(at)
 }

@@ -56,10 +56,10 @@ pub(crate) fn branches(
             continue;
         }
         for instruction in decode(image, &within) {
-            let target = instruction.branch_target();
-            let Some(target) = target.filter(|target| targets.contains(target)) else {
+            let Some(target) = instruction.branch_target() else { continue };
+            if !targets.contains(&target) {
                 continue;
-            };
+            }
             found.push(CodeReference {
                 within: within.clone(),
                 target,

@@ -33,11 +33,13 @@ pub(super) fn flow(instruction: &Instruction) -> Flow {
 }
 
 pub(super) fn branch_target(instruction: &Instruction) -> Option<u64> {
-    matches!(
+    if !matches!(
         instruction.op0_kind(),
         OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
-    )
-    .then(|| instruction.near_branch_target())
+    ) {
+        return None;
+    }
+    Some(instruction.near_branch_target())
 }
 
 /// An indirect jump through a fixed address, as `return table.function(..)` compiles to, leaves the
@@ -69,7 +71,7 @@ pub(super) fn loads_field(instruction: &Instruction, offset: u32) -> Option<u8> 
         && instruction.op0_kind() == OpKind::Register
         && instruction.op0_register().is_gpr64()
         && has_field(instruction, offset);
-    loads.then(|| instruction.op0_register().number() as u8)
+    if loads { Some(instruction.op0_register().number() as u8) } else { None }
 }
 
 /// `call [register + offset]`.
@@ -89,10 +91,9 @@ fn has_field(instruction: &Instruction, offset: u32) -> bool {
 /// `r` of `call r`.
 pub(super) fn called_register(instruction: &Instruction) -> Option<u8> {
     let register = instruction.op0_register();
-    (instruction.flow_control() == FlowControl::IndirectCall
-        && instruction.op0_kind() == OpKind::Register
-        && register.is_gpr64())
-    .then(|| register.number() as u8)
+    let is_call = instruction.flow_control() == FlowControl::IndirectCall;
+    let by_register = instruction.op0_kind() == OpKind::Register && register.is_gpr64();
+    if is_call && by_register { Some(register.number() as u8) } else { None }
 }
 
 /// No-operations of all lengths; `xchg ax,ax` is one.
@@ -172,9 +173,7 @@ pub(super) fn near_loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
 
 /// Addresses of all four-byte sequences equal to `target`, as non-relocatable code loads it.
 fn immediates(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
-    let Ok(value) = u32::try_from(target) else {
-        return Vec::new();
-    };
+    let Ok(value) = u32::try_from(target) else { return Vec::new() };
     image
         .code()
         .flat_map(|(address, bytes)| {
@@ -200,11 +199,9 @@ pub(super) fn loads(instruction: &Instruction, target: u64) -> bool {
 
 /// `N` of a function that is `add rdi, N; jmp ...`.
 pub(super) fn moved_argument(body: &[Instruction]) -> Option<u64> {
-    let [add, jump, ..] = body else {
-        return None;
-    };
+    let [add, jump, ..] = body else { return None };
     let moves = add.mnemonic() == Mnemonic::Add
         && add.op0_register() == Register::RDI
         && matches!(add.op1_kind(), OpKind::Immediate32to64 | OpKind::Immediate8to64);
-    (moves && jump.mnemonic() == Mnemonic::Jmp).then(|| add.immediate(1))
+    if moves && jump.mnemonic() == Mnemonic::Jmp { Some(add.immediate(1)) } else { None }
 }

@@ -174,9 +174,7 @@ fn prefixes(
 
 /// Folders in `LD_LIBRARY_PATH`.
 fn search_path(environment: &HashMap<OsString, OsString>) -> Vec<PathBuf> {
-    let Some(path) = environment.get(OsStr::new("LD_LIBRARY_PATH")) else {
-        return Vec::new();
-    };
+    let Some(path) = environment.get(OsStr::new("LD_LIBRARY_PATH")) else { return Vec::new() };
     // ld.so(8): separated by colons or semicolons; an empty entry is the working directory.
     path.as_bytes()
         .split(|byte| matches!(byte, b':' | b';'))
@@ -271,9 +269,7 @@ impl ProcessRoot {
 
     /// Names in a folder; empty if it cannot be read.
     fn names(&self, folder: &Path) -> Vec<OsString> {
-        let Ok(entries) = std::fs::read_dir(self.open(folder)) else {
-            return Vec::new();
-        };
+        let Ok(entries) = std::fs::read_dir(self.open(folder)) else { return Vec::new() };
         entries.take(MAX_ENTRIES).filter_map(|entry| Some(entry.ok()?.file_name())).collect()
     }
 
@@ -344,7 +340,7 @@ impl ProcessRoot {
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
-    metadata.is_file().then_some((metadata.dev(), metadata.ino()))
+    if metadata.is_file() { Some((metadata.dev(), metadata.ino())) } else { None }
 }
 
 #[cfg(test)]

@@ -88,7 +88,9 @@ fn debug_link<'data>(image: &ElfImage<'data>) -> Option<(&'data str, u32)> {
     let bytes = image.section_bytes(&image.section(".gnu_debuglink")?)?;
     let name = symbols::text_at(bytes, 0)?;
     // A plain name only: the file must not choose folders.
-    (!name.is_empty() && !name.contains('/')).then_some(())?;
+    if name.is_empty() || name.contains('/') {
+        return None;
+    }
     let at = (name.len() + 1).next_multiple_of(4);
     let checksum = bytes.get(at..at.checked_add(4)?)?;
     Some((name, u32::from_le_bytes(checksum.try_into().ok()?)))

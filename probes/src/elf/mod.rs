@@ -99,7 +99,9 @@ impl<'data> ElfImage<'data> {
 
     /// Bytes at an offset in the file.
     pub(crate) fn file_bytes(&self, offset: u64, size: u64) -> Option<&'data [u8]> {
-        (size <= LARGEST_PART).then_some(())?;
+        if size > LARGEST_PART {
+            return None;
+        }
         self.data.read_bytes_at(offset, size).ok()
     }
 
@@ -120,7 +122,9 @@ impl<'data> ElfImage<'data> {
     pub(crate) fn file_offset(&self, address: u64) -> Option<u64> {
         self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD.0).find_map(|segment| {
             let within = address.checked_sub(segment.address)?;
-            (within < segment.file_size).then_some(())?;
+            if within >= segment.file_size {
+                return None;
+            }
             segment.offset.checked_add(within)
         })
     }
@@ -154,7 +158,9 @@ impl<'data> ElfImage<'data> {
 
     /// Contents of a section; empty for `.bss` and for the emptied sections of debug files.
     pub(crate) fn section_bytes(&self, section: &ElfSection<'_>) -> Option<&'data [u8]> {
-        (section.kind != elf::SHT_NOBITS.0).then_some(())?;
+        if section.kind == elf::SHT_NOBITS.0 {
+            return None;
+        }
         self.file_bytes(section.offset, section.size)
     }
 
@@ -219,7 +225,7 @@ fn file_header<'data>(
     let found =
         Machine::of_header(machine, class).filter(|_| ident.get(5) == Some(&elf::ELFDATA2LSB.0));
     if found != Some(wanted) {
-        let name = found.map_or_else(|| machine_name(machine), |found| found.to_string());
+        let name = if let Some(found) = found { found.to_string() } else { machine_name(machine) };
         return Err(NotAnImage::Machine(name));
     }
     data.read_at(0).map_err(|()| NotAnImage::Damaged("the header is cut off".to_owned()))

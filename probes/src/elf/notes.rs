@@ -26,7 +26,10 @@ impl<'data> ElfImage<'data> {
             .flat_map(notes)
             .find(|(name, kind, _)| *kind == elf::NT_GNU_BUILD_ID.0 && *name == elf::ELF_NOTE_GNU)
             .map(|(_, _, description)| description)?;
-        (!id.is_empty()).then(|| id.iter().map(|byte| format!("{byte:02x}")).collect())
+        if id.is_empty() {
+            return None;
+        }
+        Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// The static trace points of a provider.
@@ -68,7 +71,7 @@ fn static_probe(description: &[u8], base_now: Option<u64>) -> Option<StaticProbe
     };
     let (location, base_then, semaphore) = (word(0)?, word(1)?, word(2)?);
     // Prelink moves the code but not the notes; the base gives the distance.
-    let moved = base_now.map_or(0, |now| now.wrapping_sub(base_then));
+    let moved = if let Some(now) = base_now { now.wrapping_sub(base_then) } else { 0 };
     let texts = description.get(24..)?;
     let mut at = 0u32;
     let mut text = || {
@@ -80,6 +83,6 @@ fn static_probe(description: &[u8], base_now: Option<u64>) -> Option<StaticProbe
         provider: text()?,
         name: text()?,
         address: location.wrapping_add(moved),
-        semaphore: (semaphore != 0).then(|| semaphore.wrapping_add(moved)),
+        semaphore: if semaphore != 0 { Some(semaphore.wrapping_add(moved)) } else { None },
     })
 }

@@ -23,7 +23,8 @@ impl<'data> ElfImage<'data> {
     pub(crate) fn pointer_at(&self, address: u64) -> Option<u64> {
         let relocated =
             self.relative_relocations().find(|(at, _)| *at == address).map(|(_, addend)| addend);
-        relocated.or_else(|| self.word_at(address)).filter(|pointer| *pointer != 0)
+        let pointer = relocated.or_else(|| self.word_at(address))?;
+        if pointer != 0 { Some(pointer) } else { None }
     }
 
     /// Place and value of each RELATIVE relocation.

@@ -48,7 +48,10 @@ impl ProgressLayout {
             Frames::Objects(frame) => (frame.locals, FrameObject::GLOBALS),
             Frames::Interpreter(frame) => (frame.locals, frame.globals),
         };
-        (version.major == 3).then_some(Self {
+        if version.major != 3 {
+            return None;
+        }
+        Some(Self {
             locals: locals as u32,
             globals: globals as u32,
             tagged_integers: version.minor >= 12,

@@ -176,5 +176,5 @@ fn integer(object: &[u8; OBJECT_BYTES], layout: &ProgressLayout) -> Option<i64> 
 
 fn word(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
-    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    if let Some(bytes) = bytes { u64::from_le_bytes(*bytes) } else { 0 }
 }

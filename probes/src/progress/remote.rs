@@ -84,7 +84,7 @@ impl RemoteProcess {
         let pairs = of_objects.into_iter().zip(of_words);
         let read = objects_read.into_iter().zip(words_read);
         let pairs = pairs.zip(read);
-        pairs.map(|(pair, read)| (read == (true, true)).then_some(pair)).collect()
+        pairs.map(|(pair, read)| if read == (true, true) { Some(pair) } else { None }).collect()
     }
 }
 

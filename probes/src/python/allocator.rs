@@ -71,7 +71,7 @@ fn find(image: &ElfImage<'_>) -> Option<Allocator> {
 }
 
 fn types(image: &ElfImage<'_>) -> TypeAddresses {
-    let address = |name| image.symbol(name).map_or(0, |symbol| symbol.address);
+    let address = |name| if let Some(symbol) = image.symbol(name) { symbol.address } else { 0 };
     TypeAddresses {
         integer: address("PyLong_Type"),
         range_iterator: address("PyRangeIter_Type"),
@@ -154,8 +154,7 @@ const OTHER_PATH: u64 = 80;
 /// The size as pymalloc's copy reads it, or the constant that the other path passes to the
 /// allocator.
 fn size_at(image: &ElfImage<'_>, body: &[Instruction], branch: usize) -> AllocationSize {
-    let target = body.get(branch).and_then(Instruction::branch_target);
-    let Some(target) = target else {
+    let Some(target) = body.get(branch).and_then(Instruction::branch_target) else {
         return AllocationSize::Unknown;
     };
     let next = gctrace_units::part(body, branch + 1..);
@@ -168,10 +167,11 @@ fn size_at(image: &ElfImage<'_>, body: &[Instruction], branch: usize) -> Allocat
         Machine::X86_64 => x86_64::passed(way),
         Machine::Aarch64 => aarch64::passed(way),
     };
-    let register = [next, &other].into_iter().find_map(tested);
-    let constant = || [&other, next].into_iter().find_map(passed);
-    register
-        .map(AllocationSize::Register)
-        .or_else(|| constant().map(AllocationSize::Constant))
-        .unwrap_or(AllocationSize::Unknown)
+    if let Some(register) = [next, &other].into_iter().find_map(tested) {
+        return AllocationSize::Register(register);
+    }
+    match [&other, next].into_iter().find_map(passed) {
+        Some(constant) => AllocationSize::Constant(constant),
+        None => AllocationSize::Unknown,
+    }
 }

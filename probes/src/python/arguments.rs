@@ -39,8 +39,8 @@ fn trusted(minor: u8, read: &BTreeSet<ArgumentRegister>) -> CollectorArguments {
     CollectorArguments {
         tstate,
         generation: Some(ArgumentRegister::Rsi),
-        reason: (minor >= 13).then_some(ArgumentRegister::Rdx),
-        no_fail: (minor < 13).then_some(ArgumentRegister::R8),
+        reason: if minor >= 13 { Some(ArgumentRegister::Rdx) } else { None },
+        no_fail: if minor < 13 { Some(ArgumentRegister::R8) } else { None },
         fixed_generation: None,
     }
 }
@@ -57,9 +57,7 @@ fn read_first(machine: Machine, body: &[Instruction]) -> BTreeSet<ArgumentRegist
     let mut written_before: HashMap<usize, Registers> = HashMap::new();
     let mut work = vec![(0usize, Registers::default())];
     while let Some((index, mut written)) = work.pop() {
-        let Some(instruction) = body.get(index) else {
-            continue;
-        };
+        let Some(instruction) = body.get(index) else { continue };
         if let Some(before) = written_before.get(&index) {
             if before.without(written) == Registers::default() {
                 continue;
@@ -88,7 +86,7 @@ fn successors(
     let flow = instruction.flow();
     let jumps = matches!(flow, Flow::Jump | Flow::ConditionalJump);
     let falls = matches!(flow, Flow::Next | Flow::ConditionalJump);
-    let target = instruction.branch_target().filter(|_| jumps);
+    let target = if jumps { instruction.branch_target() } else { None };
     let target = target.and_then(|target| places.get(&target).copied());
     target.into_iter().chain(falls.then_some(index + 1))
 }

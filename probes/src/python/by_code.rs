@@ -82,7 +82,7 @@ fn by_debug_line(image: &ElfImage<'_>, graph: &CodeGraph<'_, '_>) -> Option<Vec<
         .into_iter()
         .flat_map(|line| graph.functions_that_load(line))
         .collect();
-    (!found.is_empty()).then_some(found)
+    if found.is_empty() { None } else { Some(found) }
 }
 
 /// Without the debug line: the largest of the unexported functions that both `PyGC_Collect` and
@@ -118,7 +118,7 @@ fn gc_collect(image: &ElfImage<'_>) -> Option<u64> {
         .filter(|at| names_collect(image, *at).unwrap_or(false))
         .find_map(|at| {
             let function = image.pointer_at(at.checked_sub(DOC_TO_FUNCTION)?)?;
-            image.is_code(function).then_some(function)
+            if image.is_code(function) { Some(function) } else { None }
         })
 }
 
@@ -147,7 +147,9 @@ fn stop_and_start(
     functions: &[CollectorFunction],
     facts: &InterpreterFacts,
 ) -> Option<(Range<u64>, Range<u64>)> {
-    (facts.collector == CollectorKind::FreeThreaded).then_some(())?;
+    if facts.collector != CollectorKind::FreeThreaded {
+        return None;
+    }
     let exported = |name| graph.containing(image.dynamic_symbol(name)?.address);
     let both = exported("_PyEval_StopTheWorld").zip(exported("_PyEval_StartTheWorld"));
     both.or_else(|| unexported_stop_and_start(image, graph, functions))

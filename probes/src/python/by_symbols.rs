@@ -83,7 +83,9 @@ pub(crate) fn source_name(symbol: &str) -> Option<&str> {
         let number = parts.next()?;
         let known = CLONE_SUFFIXES.contains(&suffix) || suffix == "llvm";
         let numeric = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        (known && numeric).then_some(())?;
+        if !known || !numeric {
+            return None;
+        }
     }
     Some(name)
 }

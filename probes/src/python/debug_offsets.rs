@@ -112,7 +112,7 @@ fn frames(
         runtime_tstate_current: None,
         // The GIL of a free-threaded build is usually disabled; its last holder is then
         // meaningless.
-        interpreter_gil: (!free_threaded).then_some(gil),
+        interpreter_gil: if free_threaded { None } else { Some(gil) },
         interpreter_threads_head: offset(THREADS_HEAD)?,
         tstate_next: offset(at.thread_next)?,
         tstate_thread_id: offset(at.thread_id)?,
@@ -183,7 +183,9 @@ impl DebugOffsets {
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
-        bytes.starts_with(COOKIE).then_some(())?;
+        if !bytes.starts_with(COOKIE) {
+            return None;
+        }
         let word = |index: usize| -> Option<u64> {
             let bytes = bytes.get(index * 8..index * 8 + 8)?;
             Some(u64::from_le_bytes(bytes.try_into().ok()?))
@@ -191,9 +193,7 @@ impl DebugOffsets {
         // No structure of CPython is larger than 2 MiB (`_PyRuntime` has up to 400 KiB).
         let offset = |index| word(index).filter(|value| *value < 1 << 21)?.try_into().ok();
         let version = u32::try_from(word(1)?).ok()?;
-        let [3, minor, ..] = version.to_be_bytes() else {
-            return None;
-        };
+        let [3, minor, ..] = version.to_be_bytes() else { return None };
         let at = OffsetPositions::of(minor)?;
         let stats = |index| Some((offset(index)?, offset(index + 1)?));
         let found = Self {
@@ -214,6 +214,6 @@ impl DebugOffsets {
         let fits = found.gc_collecting < found.gc_size
             && found.interpreter_gc.checked_add(found.gc_size)? <= offset(6)?
             && found.interpreters_head < found.runtime_size;
-        fits.then_some(found)
+        if fits { Some(found) } else { None }
     }
 }

@@ -41,16 +41,18 @@ pub(super) fn point(image: &ElfImage<'_>, points: &[ProbePoint]) -> Option<Probe
     let mut found = found.into_values();
     let entry = found.next()?;
     // A second one is a guess that this rule does not make.
-    found.next().is_none().then_some(())?;
+    if found.next().is_some() {
+        return None;
+    }
     let placement = Placement {
         address: entry.instruction.address(),
         instruction: entry.instruction.text(),
         emulated: entry.instruction.is_emulated(),
     };
-    let name = collectors
-        .iter()
-        .find(|point| point.address == entry.function)
-        .map_or("delete_garbage", |point| point.function.as_str());
+    let name = match collectors.iter().find(|point| point.address == entry.function) {
+        Some(point) => point.function.as_str(),
+        None => "delete_garbage",
+    };
     make(image, ProbePointKind::Garbage, name, entry.function, placement)
 }
 
@@ -105,10 +107,9 @@ fn calls_of_clear(body: &[Instruction]) -> Vec<usize> {
             // `delete_garbage` takes a reference to the object before it calls the function:
             // https://github.com/python/cpython/blob/v3.13.0/Python/gc.c
             let near = gctrace_units::part(body, at + 1..).iter().take(TO_CALL);
-            found.extend(
-                near.enumerate()
-                    .find_map(|(distance, one)| calls(one).then_some(at + 1 + distance)),
-            );
+            found.extend(near.enumerate().find_map(|(distance, one)| {
+                if calls(one) { Some(at + 1 + distance) } else { None }
+            }));
         }
     }
     found

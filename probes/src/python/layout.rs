@@ -199,10 +199,10 @@ fn fifteen(collector: &CollectorKind, (stats_size, stats): (u32, u32)) -> Option
     Some(CollectorFields {
         enabled: 0,
         generations: 8,
-        generation0: (!free_threaded).then_some(168),
+        generation0: if free_threaded { None } else { Some(168) },
         stats: rings(stats, stats_size)?,
         collecting: 112,
-        heap_size: (!free_threaded).then_some(144),
+        heap_size: if free_threaded { None } else { Some(144) },
         long_lived_total: Some(152),
     })
 }

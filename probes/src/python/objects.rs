@@ -9,7 +9,9 @@ use gctrace_cpython::{KnownType, ObjectLayout};
 
 /// The layout of a build with the GIL; `None` if unknown.
 pub(super) fn layout(image: &ElfImage<'_>, facts: &InterpreterFacts) -> Option<ObjectLayout> {
-    (!facts.free_threaded).then_some(())?;
+    if facts.free_threaded {
+        return None;
+    }
     let minor = facts.version.minor;
     let frames = Frames::new(minor)?;
     let address = |at: usize| {

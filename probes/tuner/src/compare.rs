@@ -51,7 +51,7 @@ impl Comparison {
         // Containers in a period of generation 1.
         let period =
             |[first, second, _]: Thresholds| f64::from(first.max(1)) * (f64::from(second) + 2.0);
-        let of_first = settings.first().map_or(own, |first| first.thresholds);
+        let of_first = if let Some(first) = settings.first() { first.thresholds } else { own };
         let middle = cost.middle * period(own) / period(of_first);
         let block = block_steps(&BlockCost { middle, ..*cost });
         Self { settings, block, queue: Vec::new() }
@@ -91,7 +91,8 @@ impl Comparison {
         if let Some(setting) = self.settings.get_mut(place) {
             setting.block = Some(cost);
         }
-        let Some(first) = self.settings.first().and_then(|first| first.block) else { return };
+        let Some(first) = self.settings.first() else { return };
+        let Some(first) = first.block else { return };
         if self.settings.iter().any(|one| one.block.is_none()) {
             return;
         }

@@ -390,7 +390,7 @@ impl Controller {
     /// Whether finding the setting has cost as much as it may.
     pub(super) fn is_over_budget(&self, more_ns: f64) -> bool {
         // The whole run, with its start-up, would be longer without a gain too.
-        let run_ns = self.cpu_ns.map_or(0, |[_, now]| now);
+        let run_ns = if let Some([_, now]) = self.cpu_ns { now } else { 0 };
         let spent_ns = self.spent_ns - self.skipped_ns.max(0.0);
         spent_ns.max(0.0) + more_ns > self.options.cost * float(run_ns)
     }
@@ -490,6 +490,6 @@ impl Controller {
 
     /// CPU time since the first step, in ns.
     pub(super) fn run_ns(&self) -> u64 {
-        self.cpu_ns.map_or(0, |[first, now]| beyond(now, first))
+        if let Some([first, now]) = self.cpu_ns { beyond(now, first) } else { 0 }
     }
 }

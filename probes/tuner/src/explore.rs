@@ -145,7 +145,10 @@ impl Exploration {
         for out in others.split_off(others.len().div_ceil(2)) {
             self.tried[out].is_out = true;
         }
-        (others.len() < 2 && self.round > 1).then(|| others.first().copied().unwrap_or(0))
+        if others.len() >= 2 || self.round <= 1 {
+            return None;
+        }
+        Some(others.first().copied().unwrap_or(0))
     }
 
     /// Results by now, the program's own settings first.
@@ -163,8 +166,8 @@ impl Exploration {
             let half = quantile * (own.squared_error() + tried.squared_error()).sqrt() / all_ns;
             // As a share of the mean of both.
             let share = |of_own: f64| of_own / (1.0 + of_own / 2.0);
-            let [low, high] =
-                [mean - half, mean + half].map(|end| (blocks > 1).then(|| share(end)));
+            let [low, high] = [mean - half, mean + half]
+                .map(|end| if blocks > 1 { Some(share(end)) } else { None });
             AutoDifference { mean: Some(share(mean)), low, high, p: None }
         };
         let reported = self.tried.iter().map(|tried| ComparedSetting {

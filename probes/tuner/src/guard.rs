@@ -155,7 +155,10 @@ impl MemoryGuard {
         // Not yet known: the program has just begun to use it.
         let limit_bytes = self.device_limit.unwrap_or_else(|| self.most_of(used, left));
         self.device_limit = Some(limit_bytes);
-        (used > limit_bytes).then_some(MemoryAlarm {
+        if used <= limit_bytes {
+            return None;
+        }
+        Some(MemoryAlarm {
             used_bytes: used,
             limit_bytes,
             of_device: true,

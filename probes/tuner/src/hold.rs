@@ -213,7 +213,10 @@ impl Hold {
     /// The saving, if it is proven.
     pub(super) fn saving(&self) -> Option<AutoSaving> {
         let pairs = &self.pairs.cpu;
-        let interval = pairs.interval().filter(|_| self.is_proven)?;
+        if !self.is_proven {
+            return None;
+        }
+        let interval = pairs.interval()?;
         let unclosed_ns = self.unclosed_ns();
         let ns = |difference| signed(self.cpu_ns * (own_by_held(difference) - 1.0) + unclosed_ns);
         Some(AutoSaving {
@@ -257,7 +260,8 @@ impl Hold {
         if self.recent.len() == RECENT && is_other(self.allocations, now) {
             return HoldVerdict::Changed { before: self.allocations, now };
         }
-        if let Some(one) = interval.filter(|one| one.high < -RESERVE)
+        if let Some(one) = interval
+            && one.high < -RESERVE
             && !self.is_proven
             && pairs >= FEWEST
         {

@@ -28,7 +28,7 @@ impl BlockPairs {
     /// Share of the difference of CPU time that is computed; `None`: there is no difference.
     pub(super) fn computed_share(&self) -> Option<f64> {
         let [computed, all] = self.computed_ns;
-        (all != 0.0).then(|| computed / all)
+        if all != 0.0 { Some(computed / all) } else { None }
     }
 
     pub(super) fn reported(&self) -> AutoDifferences {
@@ -44,7 +44,7 @@ impl BlockPairs {
 fn reported(pairs: &PairedDifferences) -> AutoDifference {
     let interval = pairs.interval();
     AutoDifference {
-        mean: (pairs.count() > 0).then(|| pairs.mean()),
+        mean: if pairs.count() > 0 { Some(pairs.mean()) } else { None },
         low: interval.map(|one| one.low),
         high: interval.map(|one| one.high),
         p: pairs.p_value(),

@@ -202,7 +202,7 @@ impl Follower {
 
     /// The program's thresholds, if others are in place.
     pub fn to_give_back(&self) -> Option<Thresholds> {
-        (self.in_place != self.own).then_some(self.own)
+        if self.in_place != self.own { Some(self.own) } else { None }
     }
 
     /// Its report by now.

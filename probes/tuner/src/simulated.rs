@@ -293,7 +293,7 @@ impl SimulatedProgram {
 
     /// CPU time of the last full collection, in ns.
     pub(super) fn full_ns(&self) -> f64 {
-        self.figures.full.map_or(0.0, |full| float(full.cpu_ns))
+        if let Some(full) = self.figures.full { float(full.cpu_ns) } else { 0.0 }
     }
 
     /// Runs as it is.

@@ -56,8 +56,8 @@ impl Controller {
             return;
         }
         let longest_ns = self.longest_own_ns.into_iter().max().unwrap_or(0);
-        let limit_ns = (self.options.goal == AutoGoal::Longest).then_some(longest_ns);
-        let off = (!self.frees(figures)).then(|| off(self.own, self.by_time));
+        let limit_ns = if self.options.goal == AutoGoal::Longest { Some(longest_ns) } else { None };
+        let off = if self.frees(figures) { None } else { Some(off(self.own, self.by_time)) };
         if let Some(mut exploration) = Exploration::new(self.own, cost, limit_ns, off) {
             self.has_said_nothing = false;
             self.explorations += 1;

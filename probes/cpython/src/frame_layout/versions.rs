@@ -23,9 +23,7 @@ impl FrameLayout {
 
 /// 3.8 - 3.10: frames are objects.
 fn with_objects(minor: u8) -> Option<FrameLayout> {
-    let Frames::Objects(frame) = Frames::new(minor)? else {
-        return None;
-    };
+    let Frames::Objects(frame) = Frames::new(minor)? else { return None };
     let (tstate_current, scale, line_table_format) = match minor {
         8 => (1368, 1, LineTableFormat::Lnotab),
         9 => (568, 1, LineTableFormat::Lnotab),
@@ -58,22 +56,20 @@ fn with_objects(minor: u8) -> Option<FrameLayout> {
 
 /// 3.11 and 3.12.
 fn without_objects(minor: u8) -> Option<FrameLayout> {
-    let Frames::Interpreter(frame) = Frames::new(minor)? else {
-        return None;
-    };
+    let Frames::Interpreter(frame) = Frames::new(minor)? else { return None };
     // Up to 3.11 both headers of `str` have a field `wstr`.
     let (threads_head, thread_id, first_line, ascii_data, compact_data) = match minor {
         11 => (16, 152, 72, 48, 72),
         _ => (72, 136, 68, 40, 56),
     };
     Some(FrameLayout {
-        runtime_tstate_current: (minor == 11).then_some(576),
+        runtime_tstate_current: if minor == 11 { Some(576) } else { None },
         interpreter_gil: (minor == 12).then_some(GilHolder { pointer: 384, holder: 8 }),
         interpreter_threads_head: threads_head,
         tstate_next: 8,
         tstate_thread_id: thread_id,
         stack: frame.stack,
-        code_version: (minor == 12).then_some(first_line + CODE_VERSION as u32),
+        code_version: if minor == 12 { Some(first_line + CODE_VERSION as u32) } else { None },
         code_filename: CODE_FILENAME as u32,
         code_name: CODE_QUALNAME as u32,
         code_first_line: first_line,

@@ -62,7 +62,7 @@ impl Unpack<'_> {
     /// A number of values; each has a byte at least.
     fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(u64::unpack(self)?).ok()?;
-        (count <= self.bytes.len()).then_some(count)
+        if count <= self.bytes.len() { Some(count) } else { None }
     }
 }
 
@@ -100,7 +100,7 @@ impl Packed for u64 {
         let number = from.word(count.into())?;
         // Of no more bytes than it needs.
         let is_shortest = number >= WIDE.into() && number >> (8 * (count - 1)) > 0;
-        is_shortest.then_some(number)
+        if is_shortest { Some(number) } else { None }
     }
 }
 
@@ -214,7 +214,10 @@ impl<T: Packed> Packed for Vec<T> {
     }
 
     fn unpack(from: &mut Unpack<'_>) -> Option<Self> {
-        let count = from.count().filter(|count| *count <= LONGEST_LIST)?;
+        let count = from.count()?;
+        if count > LONGEST_LIST {
+            return None;
+        }
         (0..count).map(|_| T::unpack(from)).collect()
     }
 }
@@ -228,7 +231,10 @@ impl Packed for Box<str> {
     }
 
     fn unpack(from: &mut Unpack<'_>) -> Option<Self> {
-        let length = from.count().filter(|length| *length <= LONGEST_TEXT)?;
+        let length = from.count()?;
+        if length > LONGEST_TEXT {
+            return None;
+        }
         let text = from.bytes.split_off(..length)?;
         Some(str::from_utf8(text).ok()?.into())
     }

@@ -30,7 +30,7 @@ impl KnownValues {
         if let Some(value) = one.loaded_place().or_else(|| self.sum(one)) {
             // Register 31 is the zero register for one and `sp` for the other: of no interest.
             self.set(one.register(0), Some(value));
-            return (!one.is_page()).then_some(value);
+            return if one.is_page() { None } else { Some(value) };
         }
         if one.is(0xffe0_ffe0, 0xaa00_03e0) {
             let copied = self.get(one.register(16)); // mov
@@ -52,7 +52,9 @@ impl KnownValues {
         if let Some((_, source, constant)) = one.addition() {
             return Some(self.get(source)?.wrapping_add_signed(constant));
         }
-        one.is(0xffe0_fc00, 0x8b00_0000).then_some(())?; // add of two registers
+        if !one.is(0xffe0_fc00, 0x8b00_0000) {
+            return None;
+        } // add of two registers
         let (left, right) = (self.get(one.register(5))?, self.get(one.register(16))?);
         Some(left.wrapping_add(right))
     }
@@ -64,7 +66,7 @@ impl KnownValues {
 
     fn set(&mut self, register: u8, value: Option<u64>) {
         if let Some(known) = self.0.get_mut(usize::from(register)) {
-            *known = value.filter(|_| register != STACK_POINTER);
+            *known = if register != STACK_POINTER { value } else { None };
         }
     }
 }
@@ -108,10 +110,12 @@ impl<'body> PathValues<'body> {
 
     /// Index of the instruction that a direct jump leads to.
     fn target(&self, one: &A64Instruction) -> Option<usize> {
-        matches!(one.flow(), Flow::Jump | Flow::ConditionalJump).then_some(())?;
+        if !matches!(one.flow(), Flow::Jump | Flow::ConditionalJump) {
+            return None;
+        }
         let distance = one.branch_target()?.checked_sub(self.body.first()?.address)?;
         let index = usize::try_from(distance / 4).ok()?;
-        (index < self.body.len()).then_some(index)
+        if index < self.body.len() { Some(index) } else { None }
     }
 
     fn is_start(&self, index: usize) -> bool {
@@ -142,7 +146,7 @@ impl<'body> PathValues<'body> {
         // A value that is known stays as it is, so that each arrival only adds registers, and the
         // work ends.
         let before = self.arriving.get(&index);
-        let joined = before.map_or(known, |before| before.or(&known));
+        let joined = if let Some(before) = before { before.or(&known) } else { known };
         if before != Some(&joined) {
             self.arriving.insert(index, joined);
             self.work.push(index);
@@ -156,9 +160,7 @@ impl<'body> PathValues<'body> {
                 self.reach(index, known);
                 return;
             }
-            let Some(left) = self.visits_left.checked_sub(1) else {
-                return;
-            };
+            let Some(left) = self.visits_left.checked_sub(1) else { return };
             self.visits_left = left;
             known.follow(one);
             if let Some(target) = self.target(one) {

@@ -58,7 +58,10 @@ fn guess(body: &[Native], mut load: PointerLoad) -> Option<AllocatorCall> {
     })?;
     let branch = load.next + compared + 1;
     let one = body.get(branch)?;
-    (one.flow() == Flow::ConditionalJump).then_some(AllocatorCall { pointer: load.pointer, branch })
+    if one.flow() != Flow::ConditionalJump {
+        return None;
+    }
+    Some(AllocatorCall { pointer: load.pointer, branch })
 }
 
 /// Calls through the loaded pointer, of loads that no guess follows.
@@ -86,10 +89,10 @@ pub(super) fn tested_register(way: &[Instruction]) -> Option<u8> {
         let (less, size, constant) = one.addition()?;
         let compares = |one: &Native| one.compared_constant() == Some((less, LARGEST_SMALL));
         let is_tested = span().skip(index + 1).any(|(_, one)| compares(one));
-        (constant == -1 && is_tested).then_some((index, size))
+        if constant == -1 && is_tested { Some((index, size)) } else { None }
     })?;
     let kept = way.iter().take(at).all(|one| !uses.of(one).changed.contains(size));
-    kept.then_some(size)
+    if kept { Some(size) } else { None }
 }
 
 /// The constant moved into the second argument before a call.

@@ -79,7 +79,7 @@ pub(super) fn tested_register(way: &[AnyInstruction]) -> Option<u8> {
                 )
         })
     });
-    (is_tested && kept && register.is_gpr64()).then(|| register.number() as u8)
+    if is_tested && kept && register.is_gpr64() { Some(register.number() as u8) } else { None }
 }
 
 /// The constant moved into the second argument before a call.

@@ -216,10 +216,10 @@ impl LaunchPlan {
                 LaunchError::NotFound { searched: self.searched(), program }
             }
             errno => LaunchError::NotExecutable {
-                who: self
-                    .identity
-                    .as_ref()
-                    .map_or(String::new(), |user| format!(" as {}", user.name)),
+                who: match self.identity.as_ref() {
+                    Some(user) => format!(" as {}", user.name),
+                    None => String::new(),
+                },
                 advice: self.advice(errno),
                 program,
                 source,

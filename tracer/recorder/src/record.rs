@@ -204,9 +204,7 @@ impl Recording<'_> {
     /// Called only after the command has started: the driver's library may start a program of its own, and that would
     /// be taken for the command. A failure must not end the recording: the command is running.
     fn sample_gpus(&mut self) {
-        let Some(hz) = self.config.sources.nvml_rate() else {
-            return;
-        };
+        let Some(hz) = self.config.sources.nvml_rate() else { return };
         match GpuSampling::start(hz) {
             Ok(sampling) => self.trace.gpus = Some(sampling),
             Err(error) => {
@@ -250,8 +248,9 @@ impl Recording<'_> {
         if let Some(ended) = self.command.try_wait()? {
             return Ok(Some(EndReason::CommandEnded(ended)));
         }
-        let attached = self.attached.zip(self.sources.kernel.as_ref());
-        if attached.is_some_and(|(pid, kernel)| !kernel.processes.contains(pid)) {
+        if let (Some(pid), Some(kernel)) = (self.attached, &self.sources.kernel)
+            && !kernel.processes.contains(pid)
+        {
             return Ok(Some(EndReason::ProcessEnded));
         }
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -309,7 +308,7 @@ impl Recording<'_> {
         let last = stopped.and_then(|()| self.sources.poll(&mut self.trace));
         let command = self.command.command();
         let ended_ns = command.and_then(RunningCommand::used_ns);
-        let running = command.filter(|_| ended_ns.is_none()).map(RunningCommand::pid);
+        let running = if ended_ns.is_none() { command.map(RunningCommand::pid) } else { None };
         let running = running.into_iter().chain(self.sources.pids());
         let cpu_ns = self.program_time.and_then(|time| time.until_now(ended_ns, running));
         let closed = last.and_then(|()| shutdown::finish(self.trace, self.sources, why, cpu_ns));

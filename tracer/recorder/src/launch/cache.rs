@@ -65,7 +65,7 @@ impl CacheDir {
     /// The directory to use for a file of this owner, if any.
     fn for_file_of(&self, owner: u32) -> Option<&Path> {
         let usable = self.only_files_of.is_none_or(|user| user == owner);
-        usable.then_some(self.directory.as_path())
+        if usable { Some(self.directory.as_path()) } else { None }
     }
 }
 

@@ -117,7 +117,7 @@ fn find(tool: PrivilegeTool) -> Result<ToolEnvironments, String> {
 pub fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
     let parent = |pid: &u32| {
         let parent = proc_status::stat(*pid).ok()?.parent;
-        (parent > 1).then_some(parent)
+        if parent > 1 { Some(parent) } else { None }
     };
     std::iter::successors(parent(&pid), parent).take(MAX_ANCESTORS)
 }

@@ -98,5 +98,5 @@ fn limit(resource: libc::__rlimit_resource_t) -> Option<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes one struct.
     let result = unsafe { libc::getrlimit(resource, &raw mut limit) };
-    (result == 0).then_some(limit)
+    if result == 0 { Some(limit) } else { None }
 }

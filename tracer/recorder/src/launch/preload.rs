@@ -460,7 +460,7 @@ impl LaunchPlan {
     /// tool's library; `None` if it is unset.
     pub fn cuda_injection(&self) -> Option<&OsStr> {
         let named = self.variable(CUDA_INJECTION);
-        named.filter(|_| self.foreign_cuda_injection().is_none())
+        if self.foreign_cuda_injection().is_none() { named } else { None }
     }
 
     /// The value of `CUDA_INJECTION64_PATH` in the command's environment if it is another tool's library; gctrace

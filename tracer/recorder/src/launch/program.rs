@@ -203,10 +203,10 @@ impl ProgramWalk<'_> {
 impl ProgramWalk<'_> {
     /// Whether the user's own LD_PRELOAD begins with a sanitizer's runtime: gctrace's library comes after that.
     fn preloads_sanitizer(&self) -> bool {
-        let preloaded = self.environment.get(OsStr::new("LD_PRELOAD"));
-        let first = preloaded.and_then(|preloaded| split_preload(preloaded).next());
-        let name = first.and_then(|first| Path::new(first).file_name());
-        name.is_some_and(|name| is_sanitizer_runtime(name.as_bytes()))
+        let Some(preloaded) = self.environment.get(OsStr::new("LD_PRELOAD")) else { return false };
+        let Some(first) = split_preload(preloaded).next() else { return false };
+        let Some(name) = Path::new(first).file_name() else { return false };
+        is_sanitizer_runtime(name.as_bytes())
     }
 }
 
@@ -233,7 +233,8 @@ fn script(
 
 /// `/lib/ld-musl-x86_64.so.1`.
 fn is_musl(loader: &Path) -> bool {
-    loader.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-musl"))
+    let Some(name) = loader.file_name() else { return false };
+    name.as_bytes().starts_with(b"ld-musl")
 }
 
 /// Why the loader would run the file in secure execution (ld.so(8)): the kernel sets that when ids
@@ -260,9 +261,7 @@ fn other_rights(file: &Path, (uid, gid): (u32, u32)) -> Option<ObstacleKind> {
 }
 
 fn has_capabilities(file: &Path) -> bool {
-    let Ok(path) = CString::new(file.as_os_str().as_bytes()) else {
-        return false;
-    };
+    let Ok(path) = CString::new(file.as_os_str().as_bytes()) else { return false };
     let name = c"security.capability";
     // SAFETY: both are C strings, and only the size of the value is requested.
     let size = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) };
@@ -323,7 +322,7 @@ fn env(words: &[OsString]) -> ProgramStep {
     words.reverse();
     ProgramStep {
         obstacle: drops.map(ObstacleKind::Drops),
-        next: (!words.is_empty()).then_some(words),
+        next: if words.is_empty() { None } else { Some(words) },
     }
 }
 

@@ -126,11 +126,12 @@ pub fn too_few_files() -> Option<String> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     let raised = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     let limit = if raised.is_ok() { hard } else { soft };
-    (limit < OPEN_FILES).then(|| {
-        format!(
-            "the limit of open files is {limit}, but {OPEN_FILES} are needed; raise it: ulimit -n 1024"
-        )
-    })
+    if limit >= OPEN_FILES {
+        return None;
+    }
+    Some(format!(
+        "the limit of open files is {limit}, but {OPEN_FILES} are needed; raise it: ulimit -n 1024"
+    ))
 }
 
 /// Sets the permitted and effective capabilities to these bits, and empties the inheritable ones.

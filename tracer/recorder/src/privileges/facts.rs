@@ -74,8 +74,10 @@ impl PrivilegeFacts {
                 .is_ok_and(|link| link != Path::new(FIRST_PID_NAMESPACE)),
             container: container(),
             // A kernel without the file has no lockdown.
-            lockdown: fs::read_to_string("/sys/kernel/security/lockdown")
-                .map_or(Lockdown::Off, |text| lockdown(&text)),
+            lockdown: match fs::read_to_string("/sys/kernel/security/lockdown") {
+                Ok(text) => lockdown(&text),
+                Err(_) => Lockdown::Off,
+            },
             on_nosuid_mount: on_nosuid_mount(&executable),
             executable,
             arguments: std::env::args_os().skip(1).collect(),
@@ -101,23 +103,25 @@ fn lockdown(text: &str) -> Lockdown {
 /// Detects container managers: by systemd's variable of process 1 (also set by podman and LXC), and
 /// by the marker files of docker and podman.
 fn container() -> Option<String> {
-    let set = || container_variable(proc_status::environment(1).ok()?);
-    let named = || Some(fs::read_to_string("/run/systemd/container").ok()?.trim().to_owned());
-    let cluster = || variable("KUBERNETES_SERVICE_HOST", VariableEffect::Appearance);
-    set().or_else(named).or_else(|| {
-        [
-            (Path::new("/.dockerenv").exists(), "docker"),
-            (Path::new("/run/.containerenv").exists(), "podman"),
-            (cluster().is_some(), "kubernetes"),
-        ]
-        .into_iter()
-        .find_map(|(found, kind)| found.then(|| kind.to_owned()))
-    })
+    if let Some(set) = proc_status::environment(1).ok().and_then(container_variable) {
+        return Some(set);
+    }
+    if let Ok(named) = fs::read_to_string("/run/systemd/container") {
+        return Some(named.trim().to_owned());
+    }
+    if Path::new("/.dockerenv").exists() {
+        return Some("docker".to_owned());
+    }
+    if Path::new("/run/.containerenv").exists() {
+        return Some("podman".to_owned());
+    }
+    let cluster = variable("KUBERNETES_SERVICE_HOST", VariableEffect::Appearance);
+    cluster.map(|_| "kubernetes".to_owned())
 }
 
 fn container_variable(mut environment: HashMap<OsString, OsString>) -> Option<String> {
     let value = environment.remove(OsStr::new("container"))?;
-    (!value.is_empty()).then(|| value.to_string_lossy().into_owned())
+    if value.is_empty() { None } else { Some(value.to_string_lossy().into_owned()) }
 }
 
 fn on_nosuid_mount(executable: &Path) -> bool {

@@ -68,9 +68,7 @@ impl CallSources {
     /// Whether a process with CUDA libraries needs no probes on its driver and runtime calls. The wait for CUPTI starts
     /// when this is first asked.
     pub fn is_left_to_cupti(&mut self, pid: u32) -> bool {
-        let Some(library) = &self.library else {
-            return false;
-        };
+        let Some(library) = &self.library else { return false };
         let process = self.processes.entry(pid).or_default();
         let is_loaded = gctrace_probes::proc_status::environment(pid)
             .is_ok_and(|variables| variables.get(OsStr::new(CUDA_INJECTION)) == Some(library));
@@ -96,7 +94,9 @@ impl CallSources {
             let awaited = process.awaited;
             if awaited.is_some_and(|since| since.elapsed() >= PATIENCE_WITH_CUPTI) {
                 process.awaited = None;
-                missing.extend(process.give_up().then_some(*pid));
+                if process.give_up() {
+                    missing.push(*pid);
+                }
             }
         }
         missing

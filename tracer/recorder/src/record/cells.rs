@@ -39,21 +39,26 @@ impl CellNames {
     /// The name with the number, in IPython's own form, for a code file without a number; `None` if it is no cell, or
     /// its number is unknown.
     pub(crate) fn numbered(&mut self, pid: u32, file: &str) -> Option<&str> {
-        let is_cell = cell_name(file).is_some_and(|name| name == "In [?]");
-        is_cell.then_some(())?;
+        if cell_name(file)? != "In [?]" {
+            return None;
+        }
         let known = self.names.get(file).is_some_and(|names| names.contains_key(&pid));
         if !known {
-            (self.count < MOST).then_some(())?;
+            if self.count >= MOST {
+                return None;
+            }
             self.count += 1;
             let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".py");
             let look = Instant::now();
             let may_look = self.spent < ADVANCE + look.duration_since(self.began) / SHARE;
-            let name = may_look.then(|| self.number(pid, file)).flatten();
+            let number = if may_look { self.number(pid, file) } else { None };
             self.spent += look.elapsed();
-            let name = name.map(|number| format!("<ipython-input-{number}-{stem}>"));
             let names = self.names.entry(file.to_owned()).or_default();
-            // A child may have ended: the file is named by its parent.
-            let name = name.or_else(|| names.values().flatten().next().cloned());
+            let name = match number {
+                Some(number) => Some(format!("<ipython-input-{number}-{stem}>")),
+                // A child may have ended: the file is named by its parent.
+                None => names.values().flatten().next().cloned(),
+            };
             names.insert(pid, name);
         }
         self.names.get(file)?.get(&pid)?.as_deref()

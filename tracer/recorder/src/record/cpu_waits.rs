@@ -80,7 +80,7 @@ impl ProcessWaits {
             sum.cpu_ns += beyond(latest.cpu_ns, first.cpu_ns);
             sum.waited_ns += beyond(latest.waited_ns, first.waited_ns);
         }
-        is_left.then_some(sum)
+        if is_left { Some(sum) } else { None }
     }
 }
 

@@ -86,9 +86,9 @@ impl Examination {
 
     /// It was examined: whether it contains Python, and if that is not seen, why.
     pub fn record_examined(&mut self, pid: u32, (armed, unprobed): (bool, Option<Unexamined>)) {
-        match unprobed.filter(|_| !armed) {
-            Some(why) => self.unexamined(pid, why),
-            None => self.examined(pid, armed),
+        match unprobed {
+            Some(why) if !armed => self.unexamined(pid, why),
+            _ => self.examined(pid, armed),
         }
     }
 
@@ -126,7 +126,7 @@ impl Examination {
         for (why, count) in self.absent.iter().filter(|(_, count)| **count > 0) {
             *result.unexamined.entry(why.to_string()).or_default() += count;
         }
-        result.other = counts_others.then_some(other);
+        result.other = if counts_others { Some(other) } else { None };
         result
     }
 }

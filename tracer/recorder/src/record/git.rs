@@ -47,7 +47,7 @@ pub(super) fn state(directory: &Path) -> GitState {
 /// `.git` itself, or the directory that it names (worktrees and submodules).
 fn git_directory(dot_git: &Path) -> Option<PathBuf> {
     if dot_git.is_dir() {
-        return dot_git.join("HEAD").exists().then(|| dot_git.to_owned());
+        return if dot_git.join("HEAD").exists() { Some(dot_git.to_owned()) } else { None };
     }
     let line = line(dot_git)?;
     let named = line.strip_prefix("gitdir: ")?;
@@ -67,11 +67,9 @@ fn commit(git: &Path) -> Option<String> {
     let mut name = "HEAD".to_owned();
     for _ in 0..DEPTH {
         let found = [git, &common].into_iter().find_map(|at| line(&at.join(&name)));
-        let Some(found) = found else {
-            return packed(&common, &name);
-        };
+        let Some(found) = found else { return packed(&common, &name) };
         match found.strip_prefix("ref: ") {
-            None => return is_hash(&found).then_some(found),
+            None => return if is_hash(&found) { Some(found) } else { None },
             Some(target) if is_reference(target) => name = target.to_owned(),
             Some(_) => return None,
         }
@@ -127,7 +125,7 @@ fn modified(git: &Path, tree: &Path, hash_bytes: usize) -> Option<bool> {
             Ok(found) => unknown |= found.mtime() & 0xffff_ffff != i64::from(entry.mtime_s),
         }
     }
-    (!unknown).then_some(false)
+    if unknown { None } else { Some(false) }
 }
 
 /// The entries of an index, version 2 or 3 (gitformat-index(5)).
@@ -158,11 +156,11 @@ impl<'a> IndexEntries<'a> {
     fn new(index: &'a [u8], hash_bytes: usize) -> Option<Self> {
         let known = matches!(number(index, 4)?, 2 | 3);
         let is_index = index.starts_with(b"DIRC") && known;
-        is_index.then_some(Self {
-            rest: index.get(Self::HEAD..)?,
-            left: number(index, 8)?,
-            hash_bytes,
-        })
+        if is_index {
+            Some(Self { rest: index.get(Self::HEAD..)?, left: number(index, 8)?, hash_bytes })
+        } else {
+            None
+        }
     }
 
     fn next_entry(&mut self) -> Option<IndexEntry<'a>> {

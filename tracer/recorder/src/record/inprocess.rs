@@ -205,7 +205,9 @@ impl InProcessSource {
             if !is_dead {
                 process.facts.write_memory(begin_ns, trace, &mut self.stats);
             }
-            gone.extend(is_dead.then_some(*pid));
+            if is_dead {
+                gone.push(*pid);
+            }
         }
         for facts in std::mem::take(&mut self.stats.forked) {
             gone.extend(self.begin_forked(facts, trace));
@@ -301,7 +303,7 @@ impl InProcessSource {
         let pid = facts.process.pid;
         // Its parent may have given its children another clock than its own.
         let parent = facts.process.parent.and_then(|parent| self.processes.get(&parent));
-        let parents_ns = parent.map_or(0, |parent| parent.ahead_ns);
+        let parents_ns = if let Some(parent) = parent { parent.ahead_ns } else { 0 };
         let assumed = OtherClock::Assumed(parents_ns);
         let ahead_ns = self.clocks.ahead_ns(pid, assumed).unwrap_or(parents_ns);
         let since_ns = facts.process.since_ns.saturating_add_signed(parents_ns);
@@ -321,7 +323,7 @@ impl InProcessSource {
         process.ahead_ns = ahead_ns;
         process.facts.announce(trace, &self.stats);
         self.processes.insert(pid, process);
-        is_gone.then_some(pid)
+        if is_gone { Some(pid) } else { None }
     }
 
     /// `None` if the process has exited and was waited for already.
@@ -336,9 +338,7 @@ impl InProcessSource {
 
     /// Closes an exited process with drained rings.
     fn reap(&mut self, pid: u32, at_ns: u64, trace: &mut RecordingTrace) {
-        let Some(mut process) = self.processes.remove(&pid) else {
-            return;
-        };
+        let Some(mut process) = self.processes.remove(&pid) else { return };
         process.close(Some(at_ns), trace, &mut self.stats);
         if let Some(pidfd) = &process.pidfd {
             let _ = self.waiting.delete(pidfd);
@@ -473,9 +473,7 @@ const NO_CUDA: &str = "no GPU times were recorded: no program initialized CUDA, 
 /// with.
 fn raise_descriptor_limit() {
     use nix::sys::resource::Resource;
-    let Ok((soft, hard)) = nix::sys::resource::getrlimit(Resource::RLIMIT_NOFILE) else {
-        return;
-    };
+    let Ok((soft, hard)) = nix::sys::resource::getrlimit(Resource::RLIMIT_NOFILE) else { return };
     if soft < hard
         && let Err(errno) = nix::sys::resource::setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
     {

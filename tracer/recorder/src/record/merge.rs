@@ -229,7 +229,7 @@ impl UnmatchedPauses {
     fn add(&mut self, pause: Pause) {
         let begin = pause.start_ns;
         let last = self.0.range((begin, 0)..=(begin, u32::MAX)).next_back();
-        let number = last.map_or(0, |((_, number), _)| number + 1);
+        let number = if let Some(((_, number), _)) = last { number + 1 } else { 0 };
         self.0.insert((begin, number), pause);
     }
 

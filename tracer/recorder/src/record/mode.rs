@@ -118,16 +118,19 @@ impl ModeFacts {
                 privileges::denied().map(NoProbes::Denied).or_else(unknown_clock)
             }
         };
-        let may_inject = launch.filter(|_| mode != RecordMode::Ebpf);
-        let cuda = may_inject
-            .filter(|_| config.sources.cuda != CudaMode::Off)
-            .and_then(|launch| driver(&launch.cuda_libraries(), has_device()));
+        let may_inject = if mode != RecordMode::Ebpf { launch } else { None };
+        let cuda = match may_inject {
+            Some(launch) if config.sources.cuda != CudaMode::Off => {
+                driver(&launch.cuda_libraries(), has_device())
+            }
+            _ => None,
+        };
         let is_needed = mode != RecordMode::Auto
             || no_probes.is_some()
             || cuda.is_some()
             || config.sources.step_function.is_some()
             || config.sources.layers.is_some();
-        let needed = may_inject.filter(|_| is_needed);
+        let needed = if is_needed { may_inject } else { None };
         Self {
             no_probes,
             cuda,
@@ -161,7 +164,7 @@ fn no_probes() -> Option<NoProbes> {
 
 /// The times of probes could not be compared with gctrace's.
 fn unknown_clock() -> Option<NoProbes> {
-    own_ahead_ns().is_none().then(|| NoProbes::Kernel(UNKNOWN_CLOCK.to_owned()))
+    if own_ahead_ns().is_none() { Some(NoProbes::Kernel(UNKNOWN_CLOCK.to_owned())) } else { None }
 }
 
 /// Folders of system libraries: a driver there does not imply a device.
@@ -181,12 +184,13 @@ fn driver(files: &[CudaFile], device: bool) -> Option<PathBuf> {
 /// Whether there is a device of NVIDIA's driver (`nvidia0`, ...) or of WSL's (`dxg`).
 pub fn has_device() -> bool {
     let names = std::fs::read_dir("/dev").into_iter().flatten().flatten();
-    names.map(|entry| entry.file_name()).any(|name| {
-        name.to_str().is_some_and(|name| {
+    names.map(|entry| entry.file_name()).any(|name| match name.to_str() {
+        Some(name) => {
             let number = name.strip_prefix("nvidia");
             let numbered = number.is_some_and(|number| number.parse::<u32>().is_ok());
             name == "dxg" || numbered
-        })
+        }
+        None => false,
     })
 }
 

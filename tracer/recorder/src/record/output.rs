@@ -121,7 +121,8 @@ impl RecordOutput {
 
     /// Whether the next segment is due ([`RecordOutput::next_segment`]); never without segments.
     pub fn is_segment_due(&mut self) -> bool {
-        self.segments().is_some_and(|segments| segments.is_due(Now::read()))
+        let Some(segments) = self.segments() else { return false };
+        segments.is_due(Now::read())
     }
 
     /// Starts the next segment. `lost`: events lost since the start, by place.

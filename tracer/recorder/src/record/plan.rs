@@ -11,7 +11,7 @@ use std::path::Path;
 pub(crate) fn frame_layout(resolution: &Resolution) -> Option<&FrameLayout> {
     let sees_code_freed =
         resolution.points.iter().any(|point| point.kind == ProbePointKind::CodeDealloc);
-    resolution.frames.as_ref().filter(|_| sees_code_freed)
+    if sees_code_freed { resolution.frames.as_ref() } else { None }
 }
 
 /// Converts the points found in an interpreter for `ebpf`, except the garbage point. `layout`:
@@ -38,7 +38,7 @@ fn point(resolution: &Resolution, found: &ProbePoint, layout: u32) -> PlannedPoi
         arguments: found.arguments,
         runtime_delta: (resolution.runtime).wrapping_sub(found.probe_address).cast_signed(),
         entry: Some(found.file_offset),
-        on_return: found.kind.has_return().then_some(found.file_offset),
+        on_return: if found.kind.has_return() { Some(found.file_offset) } else { None },
         semaphore: found.semaphore_file_offset,
     }
 }

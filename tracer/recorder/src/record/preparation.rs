@@ -117,7 +117,7 @@ impl<'a> RecordingPlan<'a> {
             }
             _ => None,
         };
-        let output = config.output.as_deref().filter(|_| segments.is_none());
+        let output = if segments.is_none() { config.output.as_deref() } else { None };
         let mut new_trace = output.map(created).transpose()?;
         if let (Some(true), Some(launch)) = (new_trace.as_ref().map(NewTrace::streams), &mut launch)
         {
@@ -129,11 +129,14 @@ impl<'a> RecordingPlan<'a> {
         let file = new_trace.as_ref().map(opened).transpose()?;
         let output = file.or(segments.map(|segments| TraceOutput::Segments(Box::new(segments))));
         let output = RecordOutput::new(output, &self.header, &self.invoker, live);
-        new_trace.as_mut().map_or(Ok(()), |trace| trace.appear(option))?;
+        if let Some(trace) = &mut new_trace {
+            trace.appear(option)?;
+        }
         // Calls are left to the library only if probes can take over.
-        let library = self.probes.as_ref().and(inprocess.as_ref());
-        let library = library.and(launch.as_ref());
-        let library = library.and_then(LaunchPlan::cuda_injection);
+        let library = match (&self.probes, &inprocess, &launch) {
+            (Some(_), Some(_), Some(launch)) => launch.cuda_injection(),
+            _ => None,
+        };
         let calls = CallSources::new(library.map(ToOwned::to_owned));
         let both = decision.collections == RecordingMode::Both;
         let mut trace = RecordingTrace::new(output, both, calls);

@@ -406,8 +406,10 @@ impl SegmentedTrace {
     fn try_open(&mut self, now: Now) -> Result<(), WriteError> {
         let (number, path) = (self.next, self.folder.segment(self.next));
         let start_ns = now.monotonic_ns;
-        let begun = self.begun.take().map_or_else(|| self.folder.create(number), Ok);
-        let file = begun.map_err(|cause| cannot_create(&path, cause))?;
+        let file = match self.begun.take() {
+            Some(begun) => begun,
+            None => self.folder.create(number).map_err(|cause| cannot_create(&path, cause))?,
+        };
         let header = TraceHeader {
             started_ns: start_ns,
             started_unix_ns: now.unix_ns,
@@ -470,10 +472,10 @@ impl SegmentedTrace {
     /// Whether the oldest segment is beyond the limits to keep.
     fn is_beyond(&self, now_ns: u64) -> bool {
         let Some(oldest) = self.closed.front() else { return false };
-        let is_old = self
-            .keep
-            .time()
-            .is_some_and(|time| duration_ns(oldest.end_ns, now_ns) > clock::nanoseconds(time));
+        let is_old = match self.keep.time() {
+            Some(time) => duration_ns(oldest.end_ns, now_ns) > clock::nanoseconds(time),
+            None => false,
+        };
         let bytes = self.closed.iter().map(|segment| segment.bytes).chain(self.largest());
         is_old || self.keep.bytes().is_some_and(|most| sum(bytes) > most)
     }
@@ -483,7 +485,7 @@ impl SegmentedTrace {
     }
 
     fn longest_ns(&self) -> u64 {
-        let part = self.keep.time().map_or(LONGEST, |time| time / PARTS_OF_TIME);
+        let part = if let Some(time) = self.keep.time() { time / PARTS_OF_TIME } else { LONGEST };
         clock::nanoseconds(part.clamp(SHORTEST, LONGEST))
     }
 }

@@ -102,7 +102,7 @@ fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &Tra
     let examined = end.processes.clone().unwrap_or_default();
     let lost = missing(&end.lost, &examined);
     let unseen = end.unseen.map(UnseenReport::from).and_then(unseen_words);
-    let lost = unseen.map_or(lost.clone(), |unseen| format!("{unseen}; {lost}"));
+    let lost = if let Some(unseen) = unseen { format!("{unseen}; {lost}") } else { lost.clone() };
     if totals.pauses == 0 && totals.omitted.count.0 == 0 {
         let why = why_none(&examined);
         // A library that is in no program has no events to lose.
@@ -115,7 +115,7 @@ fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &Tra
             format!("0 pauses: {why}; {lost}")
         };
     }
-    let sources = sources.map_or(String::new(), |counts| {
+    let sources = if let Some(counts) = sources {
         let late = match counts.late {
             0 => String::new(),
             late => format!("; of {late}, the other source's record came too late to be joined"),
@@ -128,7 +128,9 @@ fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &Tra
             " ({} seen by both sources, {} by probes alone, {} in-process alone{late})",
             counts.both, counts.only_probes, counts.only_injected
         )
-    });
+    } else {
+        String::new()
+    };
     format!(
         "{}{sources}, {} ms in total, longest {} ms{omitted}; {lost}",
         counted(totals.pauses, "pause"),

@@ -102,11 +102,14 @@ fn version(pid: u32, invoker: &Invoker) -> Option<String> {
 fn parse(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with("__version__"))?;
     let value = line.split_once('=')?.1.trim();
-    let quote = value.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
+    let quote = value.chars().next()?;
+    if !matches!(quote, '\'' | '"') {
+        return None;
+    }
     let version = value.strip_prefix(quote)?.strip_suffix(quote)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".+-_".contains(&byte);
     let usual = !version.is_empty() && version.len() <= 64 && version.bytes().all(plain);
-    usual.then(|| version.to_owned())
+    if usual { Some(version.to_owned()) } else { None }
 }
 
 #[cfg(test)]

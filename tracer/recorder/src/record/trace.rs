@@ -42,7 +42,7 @@ impl RecordingTrace {
             examination: Examination::default(),
             gpus: None,
             calls,
-            merge: both.then(PauseMerger::default),
+            merge: if both { Some(PauseMerger::default()) } else { None },
             waits: CpuWaits::default(),
         }
     }
@@ -71,9 +71,7 @@ impl RecordingTrace {
     /// A pause reported by a source ([`Pause::source`]).
     pub fn pause(&mut self, pause: &Pause) {
         self.waits.pause(pause);
-        let Some(merge) = &mut self.merge else {
-            return self.output.pause(pause);
-        };
+        let Some(merge) = &mut self.merge else { return self.output.pause(pause) };
         if let Some(merged) = merge.take(pause) {
             self.output.pause(&merged);
         }

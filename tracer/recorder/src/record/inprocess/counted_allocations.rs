@@ -35,7 +35,7 @@ impl CountedAllocations {
         if let (Some((_, latest)), Some(now)) = (&mut self.cpu_ns, cpu_ns(self.pid)) {
             *latest = now;
         }
-        let cpu_ns = self.cpu_ns.map_or(0, |(before, now)| beyond(now, before));
+        let cpu_ns = if let Some((before, now)) = self.cpu_ns { beyond(now, before) } else { 0 };
         let sum = |of: fn(&gctrace_ring::AllocationTotals) -> u64| sum(classes.iter().map(of));
         let hits = sum(|class| class.count);
         let counts = classes.iter().enumerate();
@@ -62,7 +62,7 @@ impl CountedAllocations {
 fn per_second(count: u64, cpu_ns: u64) -> Option<u64> {
     const SHORTEST_NS: u64 = 100_000_000;
     let rate = u128::from(count) * 1_000_000_000 / u128::from(cpu_ns.max(1));
-    u64::try_from(rate).ok().filter(|_| cpu_ns >= SHORTEST_NS)
+    if cpu_ns >= SHORTEST_NS { u64::try_from(rate).ok() } else { None }
 }
 
 /// CPU time of a whole process, from its CPU clock (clock_getcpuclockid(3)).

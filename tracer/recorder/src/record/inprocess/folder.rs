@@ -292,10 +292,10 @@ fn remove_leftovers(place: &Path, parent: &File, owner: FolderOwner) {
 
 /// `gctrace-` and 16 hexadecimal digits.
 fn is_our_name(name: &OsStr) -> bool {
-    let digits = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-    digits.is_some_and(|digits| {
-        digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
-    })
+    let Some(digits) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
+        return false;
+    };
+    digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn remove_leftover(parent: &File, name: &OsStr, owner: FolderOwner) -> io::Result<()> {

@@ -71,7 +71,7 @@ impl GarbageRecords {
                 type_name: texts.owned(type_name).unwrap_or_else(unreadable),
                 function: texts.owned(function),
                 file: texts.owned(file),
-                line: (line > 0).then_some(line),
+                line: if line > 0 { Some(line) } else { None },
             },
         }
     }
@@ -122,7 +122,7 @@ impl GarbageRecords {
             cost_ns: Some(garbage.cost_ns),
             kinds: kinds.collect(),
             births: births.collect(),
-            cycles: garbage.cycles.is_some().then(|| cycles.collect()),
+            cycles: if garbage.cycles.is_some() { Some(cycles.collect()) } else { None },
         };
         self.open.insert(garbage.tid, found);
     }
@@ -130,6 +130,9 @@ impl GarbageRecords {
     /// The garbage of a thread's collection that ended; `None` if it has none.
     pub(super) fn of_pause(&mut self, tid: u32, interval: TimeInterval) -> Option<Garbage> {
         let garbage = self.open.remove(&tid)?;
-        (interval.start_ns..=interval.end_ns).contains(&garbage.at_ns).then_some(garbage)
+        if !(interval.start_ns..=interval.end_ns).contains(&garbage.at_ns) {
+            return None;
+        }
+        Some(garbage)
     }
 }

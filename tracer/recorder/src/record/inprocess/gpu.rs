@@ -105,9 +105,11 @@ impl GpuRing {
             },
             start_ns: op.interval.start_ns,
             end_ns: op.interval.end_ns.max(op.interval.start_ns),
-            correlation: (op.correlation != 0).then_some(u64::from(op.correlation)),
-            bytes: (!matches!(op.work, GpuRecord::Kernel | GpuRecord::HostFunction))
-                .then_some(op.bytes),
+            correlation: if op.correlation != 0 { Some(u64::from(op.correlation)) } else { None },
+            bytes: match op.work {
+                GpuRecord::Kernel | GpuRecord::HostFunction => None,
+                _ => Some(op.bytes),
+            },
             collective: None,
         }));
     }
@@ -173,16 +175,16 @@ impl GpuRing {
     fn wait(&self, wait: &RingSync) -> Option<GpuSync> {
         let kind = wait_kind(wait.kind)?;
         let for_event = matches!(kind, GpuSyncKind::Event | GpuSyncKind::StreamWaitEvent);
-        let recordings = self.events.get(&(wait.context, wait.event));
-        let recording = recordings
-            .filter(|_| for_event)
-            .and_then(|recordings| recordings.range(..=wait.correlation).next_back());
+        let recording = match self.events.get(&(wait.context, wait.event)) {
+            Some(recordings) if for_event => recordings.range(..=wait.correlation).next_back(),
+            _ => None,
+        };
         let has_stream = wait.stream != u32::MAX && kind != GpuSyncKind::Context;
         Some(GpuSync {
             pid: Some(self.pid),
             kind,
             device: self.devices.get(&wait.context).copied(),
-            stream: has_stream.then_some(u64::from(wait.stream)),
+            stream: if has_stream { Some(u64::from(wait.stream)) } else { None },
             start_ns: wait.interval.start_ns,
             end_ns: wait.interval.end_ns.max(wait.interval.start_ns),
             correlation: Some(u64::from(wait.correlation)),
@@ -225,7 +227,7 @@ fn call_record(call: &RingCall, pid: u32, texts: &RingTexts) -> Record {
         function: function(call, texts),
         start_ns: call.interval.start_ns,
         end_ns: call.interval.end_ns.max(call.interval.start_ns),
-        correlation: (call.correlation != 0).then_some(u64::from(call.correlation)),
+        correlation: if call.correlation != 0 { Some(u64::from(call.correlation)) } else { None },
         ..CudaCall::default()
     })
 }

@@ -36,12 +36,12 @@ pub(super) fn layers(pid: u32, texts: &RingTexts, step: &RingLayers) -> Option<L
         at_ns: step.at_ns,
         step: step.step,
         epoch: step.epoch,
-        every: (step.every > 0).then_some(step.every),
-        saved_bytes: (!is_end).then_some(step.saved),
+        every: if step.every > 0 { Some(step.every) } else { None },
+        saved_bytes: if is_end { None } else { Some(step.saved) },
         cost_ns: step.cost_ns,
         remarks,
         devices: step.devices.iter().take(MAX_DEVICES).map(device).collect(),
-        rows: (!step.rows.is_empty()).then(|| rows.collect()),
+        rows: if step.rows.is_empty() { None } else { Some(rows.collect()) },
     })
 }
 

@@ -82,7 +82,7 @@ impl PythonRing {
                     parent: self.frames.get(&parent).copied(),
                     function: frames.name(self.name(function)),
                     file: frames.file(self.pid, self.texts.or_empty(file)),
-                    line: (line > 0).then_some(line),
+                    line: if line > 0 { Some(line) } else { None },
                 };
                 let placed = frames.place(node, ring_events);
                 if self.frames.len() < MAX_FRAMES {
@@ -157,7 +157,7 @@ impl PythonRing {
                     self.table = step.table;
                 }
                 // A step that repeats a lost table has no information.
-                let layers = layers.filter(|_| self.table == step.table);
+                let layers = if self.table == step.table { layers } else { None };
                 ring_events.extend(layers.map(RingEvent::of));
             }
             From::EmptyCache(call) => ring_events.push(RingEvent::of(self.empty_cache(&call))),
@@ -177,7 +177,7 @@ impl PythonRing {
                     marker: self.marker(marker, name),
                     start_ns: at_ns,
                     end_ns: end_ns.max(at_ns),
-                    cpu_ns: Some(cpu_ns).filter(|cpu_ns| *cpu_ns > 0),
+                    cpu_ns: if cpu_ns > 0 { Some(cpu_ns) } else { None },
                 }))
             }
             From::Fork { at_ns, pid, parent } => {
@@ -345,7 +345,7 @@ impl PythonRing {
         ring_events: &mut Vec<RingEvent>,
     ) {
         let why = self.texts.get(detail);
-        let why = why.map_or(String::new(), |why| format!(": {why}"));
+        let why = if let Some(why) = why { format!(": {why}") } else { String::new() };
         let text = match state {
             HookState::Installed
             | HookState::EndTook

@@ -33,7 +33,7 @@ impl RingTexts {
 
     /// A text; `None` for none, [`NAME_LOST`] for a text that did not come.
     pub(super) fn get(&self, id: TextId) -> Option<&str> {
-        (id != NO_TEXT).then(|| self.texts.get(&id).map_or(NAME_LOST, |text| text))
+        if id != NO_TEXT { Some(self.texts.get(&id).map_or(NAME_LOST, |text| text)) } else { None }
     }
 
     /// The same, owned.

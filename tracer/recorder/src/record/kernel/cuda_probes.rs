@@ -127,7 +127,7 @@ impl CudaProbes {
         }
         let files = search.files(pid);
         self.arm_all(session, pid, &files, calls);
-        let left = (!files.is_empty()).then(|| calls.is_left_to_cupti(pid));
+        let left = if files.is_empty() { None } else { Some(calls.is_left_to_cupti(pid)) };
         self.searched.insert(search, Searched { at: Instant::now(), left });
     }
 
@@ -203,9 +203,7 @@ impl CudaProbes {
     /// Drains the ring. The events are written at the next tick, after the injected library's
     /// records of the same processes were read.
     pub(crate) fn poll(&mut self) {
-        let Some(programs) = &mut self.programs else {
-            return;
-        };
+        let Some(programs) = &mut self.programs else { return };
         match programs.poll() {
             Ok(events) => self.polled.extend(events),
             Err(error) => self.warnings.push(crate::text::chain(&error.into())),
@@ -336,9 +334,7 @@ impl CudaProbes {
     /// # Errors
     /// The kernel does not report the counts.
     pub(crate) fn lost_and_hits(&self) -> Result<(Vec<(String, u64)>, u64), gctrace_ebpf::Error> {
-        let Some(programs) = &self.programs else {
-            return Ok(Default::default());
-        };
+        let Some(programs) = &self.programs else { return Ok(Default::default()) };
         let (mut lost, mut hits) = (Vec::new(), 0);
         for (kind, name, _) in KINDS {
             let counts = programs.counts(kind)?;
@@ -353,9 +349,7 @@ impl CudaProbes {
 
     /// Measures the cost of the probes; discards the ring's contents.
     pub(crate) fn costs(&mut self, session: &BpfSession) -> Vec<ProbeCost> {
-        let Some(programs) = &mut self.programs else {
-            return Vec::new();
-        };
+        let Some(programs) = &mut self.programs else { return Vec::new() };
         let counted = KINDS.iter().filter_map(|(kind, name, both)| {
             let counts = programs.counts(*kind).inspect_err(|error| {
                 tracing::warn!("the number of {name} is unknown: {error}");

@@ -79,9 +79,7 @@ impl ProcessDiscovery {
 
     fn scan_at(&mut self, now: Instant) -> Vec<u32> {
         // If `/proc` cannot be listed, no process is new and none has ended.
-        let Ok(listed) = proc_status::all() else {
-            return Vec::new();
-        };
+        let Ok(listed) = proc_status::all() else { return Vec::new() };
         self.forget_ended(&listed);
         let mut due: Vec<u32> = listed
             .iter()
@@ -116,7 +114,9 @@ impl ProcessDiscovery {
         let Ok(proc_status::ProcessStat { started_ns, .. }) = proc_status::stat(listed.pid) else {
             return false;
         };
-        if let Some(known) = known.filter(|known| known.started_ns == started_ns) {
+        if let Some(known) = known
+            && known.started_ns == started_ns
+        {
             known.inode = listed.inode;
             return false;
         }
@@ -150,9 +150,7 @@ impl ProcessDiscovery {
         let mut changed = Vec::new();
         for (pid, known) in &mut self.known {
             let age = age(known.started_ns);
-            let ScanState::Waiting { due, looked, program } = &mut known.state else {
-                continue;
-            };
+            let ScanState::Waiting { due, looked, program } = &mut known.state else { continue };
             // execve(2) changes neither pid nor start time: only the executable shows it.
             let is_waiting = *due >= now && program.is_some() && age < YOUNG;
             if is_waiting && running(*pid).is_some_and(|file| *program != Some(identity(&file))) {
@@ -215,9 +213,7 @@ impl ProcessDiscovery {
         }
         let kind = gctrace_probes::identify(&proc_status::executable_link(pid));
         // It exited, or may not be read: nothing to remember about the file.
-        let Ok(kind) = kind else {
-            return ProgramKind::Other;
-        };
+        let Ok(kind) = kind else { return ProgramKind::Other };
         self.programs.insert(program, kind);
         kind
     }

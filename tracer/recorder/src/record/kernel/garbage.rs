@@ -77,9 +77,7 @@ impl GarbageKinds {
     ) {
         self.freed += u64::from(pause.collected > Some(0));
         let thread = (pause.pid, pause.tid);
-        let Some(open) = self.open.get_mut(&thread) else {
-            return;
-        };
+        let Some(open) = self.open.get_mut(&thread) else { return };
         let within = pause.start_ns..=pause.end_ns;
         let examined: Vec<GarbageEvent> =
             open.extract_if(.., |event| within.contains(&event.garbage.at_ns)).collect();
@@ -99,9 +97,10 @@ impl GarbageKinds {
     /// where its list is.
     pub(super) fn fault(&self, counts: GarbageCounts) -> Option<&'static str> {
         let found = counts.examined + counts.skipped;
-        (self.freed > 0 && counts.empty > 0 && found == 0).then_some(
-            "what collections free was not recorded: its list was not found in this interpreter",
-        )
+        if self.freed == 0 || counts.empty == 0 || found > 0 {
+            return None;
+        }
+        Some("what collections free was not recorded: its list was not found in this interpreter")
     }
 
     /// The process exited.
@@ -153,7 +152,7 @@ impl ProcessKinds {
             return *id;
         }
         let name = self.types.get(&captured.type_id);
-        let name = name.map_or(KindName::UNREADABLE, |names| &names.full);
+        let name = if let Some(names) = name { &names.full } else { KindName::UNREADABLE };
         let mut kind = KindName { type_name: name.to_owned(), ..KindName::default() };
         let place = |frame| stacks.place(pid, frame);
         let place = match captured.owner {
@@ -196,11 +195,11 @@ impl TypeNames {
             None => (None, &*name),
         };
         let Some(qualified) = text(&event.qualname) else {
-            return (!name.is_empty()).then(|| Self {
-                qualified: last.to_owned(),
-                full: name.to_string(),
-                method: event.method,
-            });
+            if name.is_empty() {
+                return None;
+            }
+            let (qualified, full) = (last.to_owned(), name.to_string());
+            return Some(Self { qualified, full, method: event.method });
         };
         let module = text(&event.module).or(own_module);
         let full = match module {

@@ -101,10 +101,8 @@ impl ProbedInterpreters {
 
     /// The layout of Python stacks for the interpreter with this layout index in the BPF programs.
     pub fn frame_layout(&self, layout: u32) -> Option<&FrameLayout> {
-        self.armed
-            .iter()
-            .find(|armed| armed.layout == layout)
-            .and_then(|armed| armed.frames.as_ref())
+        let armed = self.armed.iter().find(|armed| armed.layout == layout)?;
+        armed.frames.as_ref()
     }
 
     /// Number of executables and libpythons with a probed collector.
@@ -320,9 +318,7 @@ impl ProbedInterpreters {
         let owner = std::fs::metadata(open)?.uid();
         let root = proc_status::root(pid);
         let options = CacheDir::resolve_options(self.cache.as_ref(), Some(owner), &root);
-        let Some(resolution) = gctrace_probes::resolve(open, &options)? else {
-            return Ok(None);
-        };
+        let Some(resolution) = gctrace_probes::resolve(open, &options)? else { return Ok(None) };
         self.unprobed.insert(identity, Unexamined::Unprobed);
         let layout = session.add_layout(
             resolution.layout.as_ref(),

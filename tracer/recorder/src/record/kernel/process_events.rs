@@ -235,7 +235,9 @@ impl KernelSource {
             self.ran_unstopped(trace, stop, index);
         }
         let file = self.programs.get(&pid).copied();
-        if let Some(file) = file.filter(|_| found.1.is_none()) {
+        if found.1.is_none()
+            && let Some(file) = file
+        {
             self.known(file);
             self.usual.extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
         }
@@ -253,7 +255,8 @@ impl KernelSource {
             None => {
                 cuda_probes::wait_for_mapping(pid, file.inode);
                 let armed = self.interpreters.arm_mapped(&mut self.session, pid);
-                if let Some(why) = self.interpreters.take_unprobed(pid).filter(|_| armed.is_none())
+                if let Some(why) = self.interpreters.take_unprobed(pid)
+                    && armed.is_none()
                 {
                     // No reason to stop it again.
                     if why == Unexamined::Absent(Absence::PyPy) {

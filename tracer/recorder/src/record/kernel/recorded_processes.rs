@@ -105,7 +105,8 @@ impl RecordedProcesses {
     /// The process's interpreter; `None` if it has none, if that is unknown, or if the process is
     /// not recorded.
     pub fn interpreter(&self, pid: u32) -> Option<InterpreterIndex> {
-        self.table.get(&pid).and_then(|entry| entry.interpreter)
+        let entry = self.table.get(&pid)?;
+        entry.interpreter
     }
 
     /// Processes to search for an interpreter now.
@@ -137,8 +138,9 @@ impl RecordedProcesses {
             }
             entry.titled = (Instant::now(), count + 1);
             let line = proc_status::command_line(*pid).ok();
-            if let Some(line) =
-                line.filter(|line| !line.is_empty() && *line != entry.described.command)
+            if let Some(line) = line
+                && !line.is_empty()
+                && line != entry.described.command
             {
                 entry.described.command = line;
                 changed.push(*pid);

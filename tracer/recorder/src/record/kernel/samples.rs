@@ -288,6 +288,6 @@ impl CodeMap {
     fn known(&self, address: u64) -> Option<Rc<str>> {
         let after = self.ranges.partition_point(|(start, ..)| *start <= address);
         let (_, end, name) = self.ranges.get(after.checked_sub(1)?)?;
-        (address < *end).then(|| Rc::clone(name))
+        if address < *end { Some(Rc::clone(name)) } else { None }
     }
 }

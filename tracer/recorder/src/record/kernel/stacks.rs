@@ -47,9 +47,7 @@ impl StackResolver {
         layout: Option<&FrameLayout>,
         frames: &mut FrameTree,
     ) {
-        let Some(object) = layout.and_then(|layout| decode(event, layout)) else {
-            return;
-        };
+        let Some(object) = layout.and_then(|layout| decode(event, layout)) else { return };
         let code = ResolvedCode {
             file: frames.file(event.pid, &object.file),
             function: frames.name(&object.function),
@@ -188,13 +186,14 @@ fn decode(event: &CodeEvent, layout: &FrameLayout) -> Option<CodeObject> {
     if copied.is_some() && event.line_table_length == Some(event.line_table.len() as u64) {
         return copied;
     }
-    let whole = read(event.pid, event.code.address, layout).filter(|whole| {
-        whole.first_line == event.first_line
-            && copied.as_ref().is_none_or(|copied| {
-                (&whole.file, &whole.function) == (&copied.file, &copied.function)
-            })
-    });
-    whole.or(copied)
+    let Some(whole) = read(event.pid, event.code.address, layout) else { return copied };
+    if whole.first_line != event.first_line {
+        return copied;
+    }
+    match &copied {
+        Some(part) if (&whole.file, &whole.function) != (&part.file, &part.function) => copied,
+        _ => Some(whole),
+    }
 }
 
 fn read(pid: u32, address: u64, layout: &FrameLayout) -> Option<CodeObject> {

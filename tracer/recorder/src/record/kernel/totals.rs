@@ -229,7 +229,7 @@ fn costs(
     // trap.
     let with_trap = |took_ns: u64, count: u64| {
         let inside = HitCost::exactly(took_ns as f64 / count as f64);
-        entry.map(|entry| entry.plus(inside)).filter(|_| count > 0)
+        if count > 0 { entry.map(|entry| entry.plus(inside)) } else { None }
     };
     let samples = counters.samples();
     let switch_ns = samples.switches_ns as f64 / samples.switches as f64;

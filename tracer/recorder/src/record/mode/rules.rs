@@ -87,7 +87,9 @@ pub fn choose(config: &RecordConfig, facts: &ModeFacts) -> Result<ModeDecision, 
         RecordMode::Ebpf => from_kernel(config, facts).map(|()| probes_alone()),
         RecordMode::Inject => within(config, facts, RecordingMode::Inject),
         RecordMode::Both => {
-            attached(config).map_or(Ok(()), Err)?;
+            if let Some(attached) = attached(config) {
+                return Err(attached);
+            }
             from_kernel(config, facts)?;
             within(config, facts, RecordingMode::Both)
         }
@@ -128,7 +130,10 @@ fn unseen(config: &RecordConfig, option: String) -> Option<ModeError> {
 
 fn attached(config: &RecordConfig) -> Option<ModeError> {
     let mode = config.sources.mode.into_str();
-    (!matches!(config.target, RecordTarget::Command(_))).then_some(ModeError::Attach { mode })
+    if matches!(config.target, RecordTarget::Command(_)) {
+        return None;
+    }
+    Some(ModeError::Attach { mode })
 }
 
 /// Checks that probes can be placed.
@@ -242,9 +247,7 @@ fn warnings(config: &RecordConfig, facts: &ModeFacts) -> Vec<String> {
 fn privileged(config: &RecordConfig, facts: &ModeFacts) -> ModeDecision {
     let decision = probes_alone();
     let wanted = facts.cuda.is_some() && !config.sources.gpu_yield;
-    let Some(library) = facts.library.as_ref().filter(|_| wanted) else {
-        return decision;
-    };
+    let (true, Some(library)) = (wanted, &facts.library) else { return decision };
     let without = |why: String| ModeDecision {
         notes: vec![format!("GPU times will not be recorded: {why}")],
         ..probes_alone()

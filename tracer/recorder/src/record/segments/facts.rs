@@ -43,7 +43,7 @@ impl<I: Copy + Eq + std::hash::Hash, R: Clone> NamedRecords<I, R> {
     /// The record, unless the segment has it.
     fn take(&mut self, id: I) -> Option<R> {
         let record = self.known.get(&id)?;
-        self.written.insert(id).then(|| record.clone())
+        if self.written.insert(id) { Some(record.clone()) } else { None }
     }
 
     fn forget(&mut self, is_gone: impl Fn(&I) -> bool) {

@@ -142,7 +142,7 @@ impl KeepRequests {
         let lengths = self.kept.iter().enumerate();
         let lengths = lengths.filter_map(|(at, kept)| Some((kept.longest_ns()?, at)));
         let (shortest_ns, at) = lengths.min()?;
-        (shortest_ns < length_ns).then(|| self.kept.remove(at))
+        if shortest_ns < length_ns { Some(self.kept.remove(at)) } else { None }
     }
 
     /// A folder is gone: pauses and steps that no other folder has are let go.
@@ -156,11 +156,12 @@ impl KeepRequests {
 
     /// The pauses and steps let go, for the totals.
     pub(super) fn not_kept(&self) -> NotKept {
-        self.let_go.as_ref().map_or_else(NotKept::default, |sum| NotKept {
+        let Some(sum) = &self.let_go else { return NotKept::default() };
+        NotKept {
             count: sum.count,
             longest_ns: sum.longest.length_ns,
             longest_at_ns: sum.longest.at_ns,
-        })
+        }
     }
 }
 
@@ -187,7 +188,7 @@ impl SegmentedTrace {
         // Pauses and steps of the unfinished segment.
         self.requests.noticed = noticed.split_off(&(self.requests.last_kept + 1));
         let sum = Noticed::sum(noticed.values().cloned());
-        let length_ns = sum.as_ref().map_or(0, |sum| sum.longest.length_ns);
+        let length_ns = if let Some(sum) = &sum { sum.longest.length_ns } else { 0 };
         let is_asked = self.requests.asked.take().is_some();
         if !is_asked && !self.has_room(length_ns, &reason) {
             return sum.into_iter().for_each(|sum| self.requests.let_go(sum));

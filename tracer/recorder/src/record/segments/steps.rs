@@ -43,7 +43,10 @@ impl StepTimes {
         let at_ns = mark.at_ns();
         let steps = self.0.entry(source).or_default();
         let last_ns = std::mem::replace(&mut steps.last_ns, at_ns);
-        let length_ns = at_ns.checked_sub(last_ns).filter(|_| last_ns > 0)?;
+        if last_ns == 0 {
+            return None;
+        }
+        let length_ns = at_ns.checked_sub(last_ns)?;
         let usual_ns = median(&steps.lengths);
         steps.lengths.push_back(length_ns);
         if steps.lengths.len() > COMPARED {
@@ -51,7 +54,7 @@ impl StepTimes {
         }
         let usual_ns = usual_ns?;
         let is_slow = length_ns as f64 >= usual_ns as f64 * factor;
-        is_slow.then_some(SlowStep { length_ns, usual_ns })
+        if is_slow { Some(SlowStep { length_ns, usual_ns }) } else { None }
     }
 }
 

@@ -154,9 +154,7 @@ impl SegmentedTrace {
     }
 
     fn takes_spaced(&mut self, record: &Record) -> bool {
-        let Some(class) = record.kind().spaced else {
-            return false;
-        };
+        let Some(class) = record.kind().spaced else { return false };
         let kind = Kind::from(class);
         let count = if let Record::CpuSamples(samples) = record { samples.count } else { 1 };
         let is_written = self.thinning.takes(kind, count);
@@ -188,7 +186,7 @@ impl SegmentedTrace {
             }
             _ if is_written => self.write_counted(record, kind),
             _ => {
-                let span = record.head().span_ns.filter(|_| class == SpacedClass::Calls);
+                let span = if class == SpacedClass::Calls { record.head().span_ns } else { None };
                 let total_ns = span.map_or(0, |(start_ns, end_ns)| duration_ns(start_ns, end_ns));
                 self.omit(class.name(), OmittedPauses::of(1, total_ns));
             }

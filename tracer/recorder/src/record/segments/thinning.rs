@@ -235,14 +235,15 @@ impl Thinning {
             }
             !is_short
         });
-        let left = Some(left).filter(|left| !left.times.is_empty());
+        let left = if left.times.is_empty() { None } else { Some(left) };
         ThinnedWaits { all, omitted, left }
     }
 
     /// A record of another kind counts so much. Returns whether it is to be written.
     pub(super) fn takes(&mut self, kind: Kind, count: u64) -> bool {
         let place = (kind as usize).wrapping_sub(FIRST_SPACED);
-        self.spaced.get_mut(place).is_none_or(|spaced| spaced.takes(count))
+        let Some(spaced) = self.spaced.get_mut(place) else { return true };
+        spaced.takes(count)
     }
 
     /// A segment ended. Decides for the next one: each kind may have the bytes that the others leave, and at least as

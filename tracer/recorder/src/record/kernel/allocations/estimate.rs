@@ -159,7 +159,7 @@ impl WindowObservations {
 
     /// Number of windows with progress of a marker.
     pub(crate) fn windows_of(&self, key: MarkerKey) -> usize {
-        self.markers.get(&key).map_or(0, |seen| seen.cycles.len())
+        if let Some(seen) = self.markers.get(&key) { seen.cycles.len() } else { 0 }
     }
 
     /// The best estimate so far; `None` while no marker is good enough.
@@ -172,7 +172,7 @@ impl WindowObservations {
     /// Nanoseconds per hit in this process, as far as windows measured it.
     pub(crate) fn hit_ns(&self) -> Option<f64> {
         let median = median(self.costs.iter().copied());
-        median.filter(|_| self.costs.len() >= FEWEST_WINDOWS)
+        if self.costs.len() >= FEWEST_WINDOWS { median } else { None }
     }
 
     /// The mean of the rates around the windows, if nearly all of them have one: of all windows, or of the last ones if
@@ -207,7 +207,11 @@ impl WindowObservations {
         // The uncertainty of the cost of a hit is the same in all windows.
         let by_cost = estimated.iter().map(|local| local.error).sum::<f64>() / count;
         let error = chance.hypot(by_cost);
-        (mean > 0.0 && error <= WORST_LOCAL * mean).then(|| RateEstimate {
+        let is_good = mean > 0.0 && error <= WORST_LOCAL * mean;
+        if !is_good {
+            return None;
+        }
+        Some(RateEstimate {
             per_second: mean,
             relative_error: error / mean,
             basis: RateBasis::EachWindow,
@@ -346,7 +350,7 @@ fn longest(
         shorter.add(&steps);
         found = Some(index);
     }
-    found.filter(|_| shorter.units > 0.0)
+    if shorter.units > 0.0 { found } else { None }
 }
 
 /// The steps over the longest distance, and over shorter ones as far as needed: the longer the distance, the less a
@@ -378,8 +382,9 @@ fn rate(cycles: &[WindowCycle], scale: usize, left_out: Option<usize>) -> Option
     let there: f64 = kept().map(|cycle| cycle.there).sum();
     let readings: f64 = kept().map(|cycle| cycle.readings).sum();
     let possible = free.length > 0.0 && free.units > 0.0 && window.units > 0.0 && readings > 0.0;
-    (possible && window.is_usable()).then(|| {
-        let speed = free.units / free.length * there / readings;
-        window.length / window.units * speed * 1e9
-    })
+    if !possible || !window.is_usable() {
+        return None;
+    }
+    let speed = free.units / free.length * there / readings;
+    Some(window.length / window.units * speed * 1e9)
 }

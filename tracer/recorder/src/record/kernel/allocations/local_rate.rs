@@ -74,7 +74,7 @@ fn by_marker(
         };
         let often_back = f64::from(inside.backward) > MAX_BACKWARD * f64::from(inside.forward);
         let rate = outside.per_length * there * inside.length / inside.units * 1e9;
-        (!often_back).then_some((outside.units.min(inside.units), rate))
+        if often_back { None } else { Some((outside.units.min(inside.units), rate)) }
     };
     let (_, rate) = keys
         .iter()
@@ -86,7 +86,7 @@ fn by_marker(
     let inside = window.cpu_ns / hits;
     let cost = inside - 1e9 / rate;
     let is_measured = hits > 0.0 && cost > MAX_COST * inside;
-    Some(LocalRate { rate, error: 0.0, hit_ns: is_measured.then_some(cost) })
+    Some(LocalRate { rate, error: 0.0, hit_ns: if is_measured { Some(cost) } else { None } })
 }
 
 /// The rate by the CPU time of the window minus the cost of its hits: for programs that allocate
@@ -100,7 +100,10 @@ fn by_cost(window: &WindowSample<'_>) -> Option<LocalRate> {
     let cost = hits * hit_ns;
     let rest = window.cpu_ns - cost;
     let possible = window.cpu_ns > 0.0 && cost <= MAX_COST * window.cpu_ns;
-    possible.then(|| LocalRate {
+    if !possible {
+        return None;
+    }
+    Some(LocalRate {
         rate: hits / rest * 1e9,
         error: hits / rest * 1e9 * unknown * cost / rest,
         hit_ns: None,
@@ -120,7 +123,7 @@ fn speed(readings: &[MarkerReading], index: usize) -> Option<MarkerSpeed> {
             let [before, after] = pair else { return None };
             let length = after.at - before.at;
             let units = after.value(index)?.checked_sub(before.value(index)?)?;
-            (length > 0.0 && length <= BURST_NS).then_some((units as f64, length))
+            if length > 0.0 && length <= BURST_NS { Some((units as f64, length)) } else { None }
         })
         .collect();
     let all = steps.len();
@@ -134,7 +137,7 @@ fn speed(readings: &[MarkerReading], index: usize) -> Option<MarkerSpeed> {
     steps.retain(|(units, length)| *units <= TORN * usual * length + FEWEST_UNITS / 2.0);
     let units: f64 = steps.iter().map(|(units, _)| units).sum();
     let length: f64 = steps.iter().map(|(_, length)| length).sum();
-    (units > 0.0).then_some(MarkerSpeed { units, per_length: units / length })
+    if units > 0.0 { Some(MarkerSpeed { units, per_length: units / length }) } else { None }
 }
 
 #[cfg(test)]

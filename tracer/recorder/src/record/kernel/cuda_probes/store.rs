@@ -56,9 +56,7 @@ impl CudaStore {
     }
 
     pub(super) fn call(&mut self, call: &Call, sink: &mut impl RecordSink) {
-        let Some(function) = super::function(call.function) else {
-            return;
-        };
+        let Some(function) = super::function(call.function) else { return };
         if function.kind == CallKind::Launch && self.counts_launches {
             self.launch(call, sink);
         } else if function.kind == CallKind::Step {
@@ -80,7 +78,9 @@ impl CudaStore {
             cpu_ns: Some(call.cpu_ns).filter(|cpu_ns| *cpu_ns > 0),
         };
         let before = self.steps.remove(&(call.pid, call.tid));
-        if let Some(before) = before.filter(|before| before.start_ns != step.start_ns) {
+        if let Some(before) = before
+            && before.start_ns != step.start_ns
+        {
             sink.write(&Record::Step(before));
         }
         if step.end_ns > step.start_ns {
@@ -203,7 +203,10 @@ impl MemoryState {
             gctrace_units::add_to(&mut freed_bytes, sample.event.bytes.unsigned_abs());
             freed_blocks += 1;
         }
-        (freed_blocks > 0).then_some(PauseMemory {
+        if freed_blocks == 0 {
+            return None;
+        }
+        Some(PauseMemory {
             pid: pause.pid,
             tid: pause.tid,
             start_ns: pause.start_ns,
@@ -217,9 +220,7 @@ impl MemoryState {
 }
 
 fn record(call: &Call, function: &ProbedFunction) -> Option<Record> {
-    let CudaLibrary::Cuda(layer) = function.layer else {
-        return None;
-    };
+    let CudaLibrary::Cuda(layer) = function.layer else { return None };
     Some(Record::CudaCall(CudaCall {
         pid: call.pid,
         tid: call.tid,
@@ -227,9 +228,9 @@ fn record(call: &Call, function: &ProbedFunction) -> Option<Record> {
         function: function.shown().into(),
         start_ns: call.start_ns,
         end_ns: call.end_ns,
-        stream: (function.stream != StreamArgument::None).then_some(call.stream),
-        bytes: (function.bytes != BytesArgument::None).then_some(call.bytes),
-        grid: (function.grid != GridArgument::None).then_some(call.grid),
+        stream: if function.stream != StreamArgument::None { Some(call.stream) } else { None },
+        bytes: if function.bytes != BytesArgument::None { Some(call.bytes) } else { None },
+        grid: if function.grid != GridArgument::None { Some(call.grid) } else { None },
         correlation: None,
         error: (function.ends == ProbedEnds::Both && call.result != 0).then_some(call.result),
     }))

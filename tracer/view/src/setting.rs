@@ -7,13 +7,11 @@ use gctrace_settings::GcSetting;
 /// steps that `gctrace apply` sees.
 pub fn of_advice(advice: &Advice, report: &Report) -> Option<GcSetting> {
     let setting: GcSetting = advice.effect.settings.as_ref()?.parse().ok()?;
-    (setting.is_from_start() || has_marks(report)).then_some(setting)
+    if setting.is_from_start() || has_marks(report) { Some(setting) } else { None }
 }
 
 /// Whether something in the program marks its steps: steps of a period of launches are inferred afterwards.
 fn has_marks(report: &Report) -> bool {
-    let steps = report.steps.as_ref();
-    steps.is_some_and(|steps| {
-        steps.processes.iter().any(|process| process.source != StepSource::PeriodicLaunches)
-    })
+    let Some(steps) = &report.steps else { return false };
+    steps.processes.iter().any(|process| process.source != StepSource::PeriodicLaunches)
 }

@@ -89,7 +89,7 @@ impl Cell {
 
     /// Its text in a line of so many characters.
     pub fn text(&self, width: usize) -> String {
-        self.fitted.as_ref().map_or_else(|| self.text.clone(), |fitted| fitted(width))
+        if let Some(fitted) = &self.fitted { fitted(width) } else { self.text.clone() }
     }
 }
 

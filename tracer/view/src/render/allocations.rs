@@ -33,12 +33,15 @@ pub(crate) fn allocations(report: &Report) -> Section {
 /// For in-process recordings: they count every allocation.
 fn counted(allocations: &AllocationsReport) -> String {
     let seen = short_count(allocations.allocations_seen);
-    let rate = allocations.per_cpu_s.map_or(String::new(), |rate| {
-        let bytes = allocations
-            .bytes_per_cpu_s
-            .map_or(String::new(), |bytes| format!(" and {:.3} GB", bytes / 1e9));
+    let rate = if let Some(rate) = allocations.per_cpu_s {
+        let bytes = match allocations.bytes_per_cpu_s {
+            Some(bytes) => format!(" and {:.3} GB", bytes / 1e9),
+            None => String::new(),
+        };
         format!(": {}{bytes} per second of CPU time", short_count(rate as u64))
-    });
+    } else {
+        String::new()
+    };
     format!("{seen} allocations counted{rate}.")
 }
 
@@ -46,12 +49,15 @@ fn rate(allocations: &AllocationsReport) -> String {
     let count = |rate: f64| short_count(rate as u64);
     match (allocations.per_cpu_s, allocations.relative_error) {
         (Some(rate), Some(error)) => {
-            let bytes = allocations
-                .bytes_per_cpu_s
-                .map_or(String::new(), |bytes| format!(", {:.3} GB", bytes / 1e9));
-            let wall = allocations.per_s.map_or(String::new(), |rate| {
+            let bytes = match allocations.bytes_per_cpu_s {
+                Some(bytes) => format!(", {:.3} GB", bytes / 1e9),
+                None => String::new(),
+            };
+            let wall = if let Some(rate) = allocations.per_s {
                 format!(" ({} per second of the recording)", count(rate))
-            });
+            } else {
+                String::new()
+            };
             format!(
                 "{} allocations{bytes} per second of CPU time{wall}, ±{:.1} %: {}.",
                 count(rate),
@@ -64,9 +70,10 @@ fn rate(allocations: &AllocationsReport) -> String {
 }
 
 fn cost(allocations: &AllocationsReport) -> String {
-    let cost = allocations
-        .cost_ratio
-        .map_or("an unknown share".to_owned(), |cost| format!("{:.2} %", cost * 100.0));
+    let cost = match allocations.cost_ratio {
+        Some(cost) => format!("{:.2} %", cost * 100.0),
+        None => "an unknown share".to_owned(),
+    };
     format!(
         "{} allocations seen in {} windows; they cost {cost} of the CPU time (budget {:.2} %).",
         short_count(allocations.allocations_seen),
@@ -82,9 +89,10 @@ fn sizes(classes: &[SizeClass]) -> String {
         .iter()
         .take(LINES_SHOWN)
         .map(|class| {
-            let size = class
-                .up_to_bytes
-                .map_or("unknown size".to_owned(), |bytes| format!("up to {bytes} bytes"));
+            let size = match class.up_to_bytes {
+                Some(bytes) => format!("up to {bytes} bytes"),
+                None => "unknown size".to_owned(),
+            };
             format!("{size} {:.0} %", class.share * 100.0)
         })
         .collect();

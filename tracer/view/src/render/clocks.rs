@@ -28,7 +28,7 @@ pub(crate) fn clocks(work: &GpuWorkReport, traces: &[TraceReport]) -> Vec<Block>
 
 fn file(traces: &[TraceReport], index: usize) -> String {
     let trace = traces.get(index);
-    trace.map_or_else(String::new, |trace| trace.file.clone())
+    if let Some(trace) = trace { trace.file.clone() } else { String::new() }
 }
 
 fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
@@ -68,9 +68,10 @@ fn aligned(clock: &ClockReport) -> String {
         AlignedBy::Pauses => matches("collection") + " in both",
         AlignedBy::WallClock => "wall clock only".to_owned(),
     };
-    let error = clock
-        .error_ns
-        .map_or_else(String::new, |error_ns| format!("remaining error {}, ", duration(error_ns)));
+    let error = match clock.error_ns {
+        Some(error_ns) => format!("remaining error {}, ", duration(error_ns)),
+        None => String::new(),
+    };
     format!("Their clocks were aligned by {by}{}: {error}{}.", mark(clock.basis), clock.error_basis)
 }
 
@@ -103,7 +104,10 @@ fn ignored(ignored: &IgnoredWork) -> Option<String> {
     let reported = parts.iter().filter(|(number, _)| *number > 0);
     let reported: Vec<String> =
         reported.map(|(number, what)| format!("{} {what}", count(*number))).collect();
-    (!reported.is_empty()).then(|| format!("Operations left out: {}.", reported.join(", ")))
+    if reported.is_empty() {
+        return None;
+    }
+    Some(format!("Operations left out: {}.", reported.join(", ")))
 }
 
 #[cfg(test)]

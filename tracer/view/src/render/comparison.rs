@@ -107,10 +107,10 @@ pub(super) fn figures(comparison: &Comparison) -> Vec<Block> {
     let table = Table::of(&comparison.figures)
         .left("", |figure| figure_name(figure, comparison.per))
         .right("before", |figure| {
-            figure.before.map_or_else(unknown, |mean| value(figure.figure, mean))
+            if let Some(mean) = figure.before { value(figure.figure, mean) } else { unknown() }
         })
         .right("after", |figure| {
-            figure.after.map_or_else(unknown, |mean| value(figure.figure, mean))
+            if let Some(mean) = figure.after { value(figure.figure, mean) } else { unknown() }
         })
         .right("change", |figure| {
             let change = shown_change(figure);
@@ -145,9 +145,10 @@ fn figure_name(figure: &FigureComparison, per: RateUnit) -> String {
         RateUnit::Second => ("s", "training"),
         RateUnit::Run => ("run", "the run"),
     };
-    let generation = figure
-        .generation
-        .map_or_else(|| "other".to_owned(), |generation| format!("gen {generation}"));
+    let generation = match figure.generation {
+        Some(generation) => format!("gen {generation}"),
+        None => "other".to_owned(),
+    };
     let (name, ..) = figure.figure.declared();
     name.replace("{generation}", &generation).replace("{whole}", whole).replace("{per}", per)
 }
@@ -194,7 +195,7 @@ pub(super) fn lines(comparison: &Comparison) -> Vec<Block> {
     let shown: Vec<&LineComparison> = comparison.lines.iter().filter(differs).collect();
     for line in shown.iter().take(LINES_SHOWN) {
         let number = line.location.line;
-        let number = number.map_or_else(String::new, |number| format!(":{number}"));
+        let number = if let Some(number) = number { format!(":{number}") } else { String::new() };
         let name = crate::text::file_name(&line.location.file);
         table.row([
             mean_duration(line.before_ns),

@@ -41,7 +41,7 @@ fn table(counters: &CountersReport) -> Block {
     let rate = |counter, side: usize| {
         cell(counter, rates.and_then(|(_, rates)| rates(counter).get(side).copied().flatten()))
     };
-    let name = rates.map_or("", |(name, _)| name);
+    let name = if let Some((name, _)) = rates { name } else { "" };
     Table::of(all)
         .left("", |counter| counter.name.as_ref().to_owned())
         .right("in pauses", value)
@@ -76,9 +76,10 @@ fn figure(value: f64) -> String {
 fn remarks(counters: &CountersReport, pauses: u64) -> Vec<String> {
     let mut text = Vec::new();
     if let Some(inside) = counters.inside_ipc {
-        let outside = counters
-            .outside_ipc
-            .map_or(String::new(), |outside| format!(", outside {}", three_digits(outside)));
+        let outside = match counters.outside_ipc {
+            Some(outside) => format!(", outside {}", three_digits(outside)),
+            None => String::new(),
+        };
         text.push(format!("Instructions per cycle: in pauses {}{outside}.", three_digits(inside)));
     }
     let major = counters.major_fault_pauses;
@@ -114,7 +115,7 @@ fn remarks(counters: &CountersReport, pauses: u64) -> Vec<String> {
         ));
     }
     if counters.scaled_pauses > 0 || counters.scaled_processes > 0 {
-        let some = |count: u64, of: &str| (count > 0).then(|| counted(count, of));
+        let some = |count: u64, of: &str| if count > 0 { Some(counted(count, of)) } else { None };
         let scaled = [
             some(counters.scaled_pauses, "pause").map(|all| format!("the values of {all}")),
             some(counters.scaled_processes, "process").map(|all| format!("the totals of {all}")),
@@ -139,5 +140,5 @@ fn missing(report: &Report) -> Option<String> {
     }
     let parts: Vec<String> =
         by_reason.into_iter().map(|(why, names)| format!("{}: {why}", names.join(", "))).collect();
-    (!parts.is_empty()).then(|| format!("Not counted: {}.", parts.join("; ")))
+    if parts.is_empty() { None } else { Some(format!("Not counted: {}.", parts.join("; "))) }
 }

@@ -31,13 +31,14 @@ pub(super) fn api(cuda: Option<&CudaReport>) -> GpuApi {
     let functions = cuda.iter().flat_map(|cuda| &cuda.functions);
     let apis =
         functions.filter_map(|function| Some((GpuApi::of(&function.name)?.0, function.count)));
-    apis.max_by_key(|(_, count)| *count).map_or(GpuApi::Cuda, |(api, _)| api)
+    if let Some((api, _)) = apis.max_by_key(|(_, count)| *count) { api } else { GpuApi::Cuda }
 }
 
 fn launches(cuda: &CudaReport) -> String {
-    let rate = cuda
-        .launches_per_s
-        .map_or(String::new(), |rate| format!(" ({} per second)", short_count(rate as u64)));
+    let rate = match cuda.launches_per_s {
+        Some(rate) => format!(" ({} per second)", short_count(rate as u64)),
+        None => String::new(),
+    };
     let passes = match cuda.backward_passes {
         0 => String::new(),
         count => {

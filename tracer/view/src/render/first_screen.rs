@@ -45,7 +45,7 @@ pub fn first_screen(report: &Report, traces: &[String], style: Style) -> Vec<Sec
     let context = context(report, of_run, style.width());
     // At least the first line: the verdict is nothing without a place. The first of the rest are worth more than the
     // last one.
-    let first = context.first().map_or(0, |blocks| length(blocks) + 1);
+    let first = if let Some(blocks) = context.first() { length(blocks) + 1 } else { 0 };
     let least = PLACES_SHOWN - 1;
     let room = LINES.saturating_sub(used + 2);
     let shown_places = room.saturating_sub(first).clamp(least, PLACES_SHOWN);
@@ -80,7 +80,7 @@ fn context(report: &Report, of_run: bool, width: usize) -> Vec<Vec<Block>> {
     let gpu = if of_run { idle::idle_in_short(report) } else { Vec::new() };
     let sentences = [
         words::memory::memory_in_short(report)
-            .or_else(|| words::memory::resident_in_short(report).filter(|_| changes)),
+            .or_else(|| if changes { words::memory::resident_in_short(report) } else { None }),
         leak_watch::in_short(report),
         freed,
         words::samples::samples_in_short(report),
@@ -118,20 +118,20 @@ fn else_where(report: &Report) -> Option<String> {
         (!is_exit_advised, "exit", &phases.exit),
     ];
     // In-process the last collections are not recorded; only the whole time of an interpreter's end is.
-    let unseen = report.judged_process().and_then(|process| process.unseen.as_ref());
-    let end_ns = unseen.and_then(|unseen| unseen.end_ns);
+    let end_ns = || report.judged_process()?.unseen.as_ref()?.end_ns;
     let mut named = Vec::new();
     for (_, name, phase) in parts.into_iter().filter(|(is_other, ..)| *is_other) {
         let seen_ns = phase.collected_ns();
-        let unseen_ns = end_ns.filter(|ns| name == "exit" && *ns > seen_ns);
-        let paused_ns = unseen_ns.unwrap_or(seen_ns);
+        let (up_to, paused_ns) = match end_ns() {
+            Some(end_ns) if name == "exit" && end_ns > seen_ns => ("up to ", end_ns),
+            _ => ("", seen_ns),
+        };
         if paused_ns as f64 >= WORTH * whole_ns as f64 {
-            let up_to = if unseen_ns.is_some() { "up to " } else { "" };
             let (paused, of) = (duration(paused_ns), duration(phase.unhindered_ns()));
             named.push(format!("{up_to}{paused} of {name} ({of})"));
         }
     }
-    (!named.is_empty()).then(|| format!("It paused also {}.", named.join(" and ")))
+    if named.is_empty() { None } else { Some(format!("It paused also {}.", named.join(" and "))) }
 }
 
 pub(super) fn phases(phases: &PhasesReport) -> Vec<Block> {

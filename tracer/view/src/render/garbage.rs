@@ -42,7 +42,10 @@ pub(crate) fn garbage(report: &Report) -> Section {
 /// Memory that collections gave back, with the memory that their garbage owned.
 fn given_back(process: &ProcessReport) -> Option<String> {
     let memory = &process.memory;
-    let freed = memory.freed_bytes.filter(|freed| *freed > 0)?;
+    let freed = memory.freed_bytes?;
+    if freed == 0 {
+        return None;
+    }
     Some(format!(
         "In process {}, memory was measured before and after {}: they freed {}, with what these \
          owned {}, at most {} at once.",
@@ -66,12 +69,16 @@ fn examined(garbage: &GarbageReport) -> String {
     };
     let size =
         garbage.bytes.map_or(String::new(), |size| format!(", {} of their own", bytes(size)));
-    let device = garbage.device_bytes.map_or(String::new(), |size| {
+    let device = if let Some(size) = garbage.device_bytes {
         format!(" Device memory freed during all pauses: {}.", bytes(size))
-    });
-    let cost = garbage.cost_ns.map_or(String::new(), |cost_ns| {
+    } else {
+        String::new()
+    };
+    let cost = if let Some(cost_ns) = garbage.cost_ns {
         format!(" Examining took {}; no pause includes this time.", duration(cost_ns))
-    });
+    } else {
+        String::new()
+    };
     let shutdown = match garbage.shutdown_objects {
         0 => String::new(),
         objects => format!(" Left out: {} of the interpreter's end.", counted(objects, "object")),
@@ -111,7 +118,7 @@ fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: boo
 fn kinds(garbage: &GarbageReport) -> Vec<Block> {
     let steps = garbage.steps.is_some();
     let known = |size: Option<u64>| size.map(bytes).or_dash();
-    let largest = garbage.kinds.first().map_or(0.0, |kind| kind.ratio);
+    let largest = if let Some(kind) = garbage.kinds.first() { kind.ratio } else { 0.0 };
     let table = Table::of(garbage.kinds.iter().take(KINDS_SHOWN))
         .right("objects", |kind| short_count(kind.objects))
         .right(rate_head(garbage), |kind| rate(kind.per_step, kind.estimate, steps))
@@ -158,9 +165,7 @@ fn kinds(garbage: &GarbageReport) -> Vec<Block> {
 }
 
 fn cycles(garbage: &GarbageReport) -> Vec<Block> {
-    let Some(list) = &garbage.cycles else {
-        return Vec::new();
-    };
+    let Some(list) = &garbage.cycles else { return Vec::new() };
     if list.is_empty() {
         return Vec::new();
     }
@@ -235,11 +240,12 @@ fn functions(garbage: &GarbageReport) -> String {
 fn unexamined(process: &ProcessReport) -> Option<String> {
     let interpreter = process.interpreter.as_ref()?;
     let frees = process.pauses.collected > 0;
-    (frees && !interpreter.free_threaded).then(|| {
-        "What it frees is unknown: the garbage of no collection was examined. Record longer, or with --garbage types \
+    if !frees || interpreter.free_threaded {
+        return None;
+    }
+    Some("What it frees is unknown: the garbage of no collection was examined. Record longer, or with --garbage types \
          --garbage-budget 100."
-            .to_owned()
-    })
+            .to_owned())
 }
 
 /// `What it frees: almost nothing: 1,025 of 1,031 collections freed no object.`; `None` if it frees more.
@@ -250,13 +256,14 @@ fn almost_nothing(phase: &PhaseReport) -> Option<String> {
     let all = automatic.count;
     // Others may free much.
     let is_most = automatic.time_ns >= phase.causes.manual.time_ns;
-    (is_most && all > 0 && nothing as f64 >= NEARLY_ALL * all as f64).then(|| {
-        let freed = count(nothing);
-        format!(
-            "What it frees: almost nothing: {freed} of {} freed no object.",
-            counted(all, "collection")
-        )
-    })
+    if !is_most || all == 0 || (nothing as f64) < NEARLY_ALL * all as f64 {
+        return None;
+    }
+    let freed = count(nothing);
+    Some(format!(
+        "What it frees: almost nothing: {freed} of {} freed no object.",
+        counted(all, "collection")
+    ))
 }
 
 /// The objects that the collector frees, in a line or two, if collections matter.
@@ -268,7 +275,7 @@ pub(super) fn in_short(report: &Report, width: usize) -> Option<String> {
     if !matters {
         return None;
     }
-    let phase = report.judged_phase().filter(|_| report.frees_nothing() == Some(true));
+    let phase = if report.frees_nothing() == Some(true) { report.judged_phase() } else { None };
     if let Some(nothing) = phase.and_then(almost_nothing) {
         return Some(nothing);
     }
@@ -293,7 +300,10 @@ pub(super) fn in_short(report: &Report, width: usize) -> Option<String> {
     // Else a class of the program or of a library, if it is a good part: lists say nothing.
     let mut classes = garbage.kinds.iter().filter(|kind| kind.name.type_name.contains('.'));
     let class = || classes.find(|kind| of(kind).is_some_and(|rate| rate >= all * GOOD_PART));
-    let kind = kind.or_else(class).or(garbage.kinds.first()).filter(|_| most > 0.0)?;
+    if most <= 0.0 {
+        return None;
+    }
+    let kind = kind.or_else(class).or(garbage.kinds.first())?;
     let suggestion = match garbage.cycles {
         None => " Which cycles: record with --garbage cycles --garbage-budget 100.",
         Some(_) => "",
@@ -305,8 +315,10 @@ pub(super) fn in_short(report: &Report, width: usize) -> Option<String> {
         (None, Some(births)) => format!(", {}", cycles::births(births)),
         (None, None) => functions(garbage),
     };
-    let explanation = cycles::explanation(&kind.name.type_name)
-        .map_or(String::new(), |sentence| format!(" {sentence}"));
+    let explanation = match cycles::explanation(&kind.name.type_name) {
+        Some(sentence) => format!(" {sentence}"),
+        None => String::new(),
+    };
     Some(format!(
         "What it frees: {} objects {}, {} of them {}{}{lines}.{explanation}{suggestion}",
         cycles::figure(all),

@@ -18,7 +18,9 @@ const STREAMS_SHOWN: usize = 6;
 /// Busy and idle time per device, and per stream of a single device.
 pub(crate) fn gpu_devices(report: &Report) -> Section {
     let mut blocks = Vec::new();
-    if let Some(work) = report.gpu.as_ref().filter(|work| !work.devices.is_empty()) {
+    if let Some(work) = report.gpu.as_ref()
+        && !work.devices.is_empty()
+    {
         blocks.extend(devices(work));
         if let [device] = work.devices.as_slice() {
             blocks.extend(streams(device));
@@ -49,7 +51,10 @@ fn devices(work: &GpuWorkReport) -> Vec<Block> {
 
 /// `and 5 more (--format json lists more)`; `None` if all are shown.
 pub(crate) fn more(all: usize, shown: usize) -> Option<Block> {
-    let more = all.checked_sub(shown).filter(|more| *more > 0)?;
+    let more = all.checked_sub(shown)?;
+    if more == 0 {
+        return None;
+    }
     Some(paragraph(format!("and {} more (--format json lists more)", count(more as u64))))
 }
 

@@ -90,7 +90,10 @@ fn throttling(name: &str, gpu: &GpuReport) -> Option<String> {
         .take(REASONS_SHOWN)
         .map(|share| format!("{} ({} of samples)", share.reason, percent(share.ratio)))
         .collect();
-    (!reasons.is_empty()).then(|| format!("{name}: clocks reduced by {}.", reasons.join(", ")))
+    if reasons.is_empty() {
+        return None;
+    }
+    Some(format!("{name}: clocks reduced by {}.", reasons.join(", ")))
 }
 
 /// `GPU 0, memory peak by process: 4242 (rank 0) 17.2 GiB, 99 (not recorded) 1.00 GiB.`
@@ -101,8 +104,10 @@ fn memory(name: &str, gpu: &GpuReport) -> Option<String> {
     if more > 0 {
         processes.push(format!("{more} more"));
     }
-    (!processes.is_empty())
-        .then(|| format!("{name}, memory peak by process: {}.", processes.join(", ")))
+    if processes.is_empty() {
+        return None;
+    }
+    Some(format!("{name}, memory peak by process: {}.", processes.join(", ")))
 }
 
 fn process(process: &GpuProcessReport) -> String {
@@ -111,9 +116,10 @@ fn process(process: &GpuProcessReport) -> String {
         (None, true) => String::new(),
         (None, false) => " (not recorded)".to_owned(),
     };
-    let peak = process
-        .memory_peak_bytes
-        .map_or_else(|| "unknown".to_owned(), |peak| mebibytes(peak as f64));
+    let peak = match process.memory_peak_bytes {
+        Some(peak) => mebibytes(peak as f64),
+        None => "unknown".to_owned(),
+    };
     format!("{}{who} {peak}", process.pid)
 }
 

@@ -145,7 +145,7 @@ fn remedies(ledger: &IdleLedger) -> Vec<Block> {
 
 /// The largest cause of each device, where there are several.
 pub(super) fn devices(report: &Report) -> Vec<Block> {
-    let ledgers = report.gpu.as_ref().map_or(&[][..], |work| work.idle.as_slice());
+    let ledgers = if let Some(work) = &report.gpu { work.idle.as_slice() } else { &[][..] };
     if ledgers.len() < 2 {
         return Vec::new();
     }
@@ -204,7 +204,7 @@ fn by_order(row: &IdleRow) -> Option<String> {
     let ends = [last_ns.min(alone_ns), last_ns.max(alone_ns)].map(signed_duration);
     let [least, most] = &ends;
     let number = least.rsplit_once(' ').filter(|(_, unit)| most.ends_with(unit));
-    let least = number.map_or(least.as_str(), |(number, _)| number);
+    let least = if let Some((number, _)) = number { number } else { least.as_str() };
     Some(if ends[0] == *most { most.clone() } else { format!("{least}..{most}") })
 }
 
@@ -233,13 +233,14 @@ fn placed(row: &IdleRow) -> impl Iterator<Item = &IdlePlace> {
 /// if it is the same. The host's activity is named only where much of it is at one place.
 fn largest(row: &IdleRow) -> Option<String> {
     let first = most(row).or_else(|| {
-        let place = row.places.first().filter(|_| row.cause != IdleCause::Host)?;
+        if row.cause == IdleCause::Host {
+            return None;
+        }
+        let place = row.places.first()?;
         Some(format!("{} {}", percent(share(place.time_ns, row.time_ns)), text(&place.code)))
     })?;
     let of_row = |place: &IdlePlace| share(place.time_ns, row.time_ns);
-    let [one, other, ..] = row.places.as_slice() else {
-        return Some(first);
-    };
+    let [one, other, ..] = row.places.as_slice() else { return Some(first) };
     if of_row(one) >= NEARLY_ALL || of_row(other) < WORTH_NAMING {
         return Some(first);
     }
@@ -255,9 +256,13 @@ fn largest(row: &IdleRow) -> Option<String> {
 /// all of it.
 fn most(row: &IdleRow) -> Option<String> {
     let place = row.places.first()?;
-    let of_row = Some(share(place.time_ns, row.time_ns)).filter(|of| *of >= WORTH_NAMING)?;
+    let of_row = share(place.time_ns, row.time_ns);
     let name = text(&place.code);
-    Some(if of_row < NEARLY_ALL { format!("{} {name}", percent(of_row)) } else { name })
+    match of_row {
+        NEARLY_ALL.. => Some(name),
+        WORTH_NAMING.. => Some(format!("{} {name}", percent(of_row))),
+        _ => None,
+    }
 }
 
 /// `cudaStreamSynchronize by aten::item at train.py:88 in step`.
@@ -319,9 +324,7 @@ fn notes(ledger: &IdleLedger) -> String {
 
 /// Whether much less idle time goes without a cause where the others are gone already.
 fn replaced(row: &IdleRow) -> bool {
-    let (Some(alone_ns), Some(last_ns)) = (row.alone_ns, row.last_ns) else {
-        return false;
-    };
+    let (Some(alone_ns), Some(last_ns)) = (row.alone_ns, row.last_ns) else { return false };
     alone_ns > 1_000_000 && last_ns < alone_ns / 2
 }
 
@@ -352,9 +355,7 @@ pub(super) const REST: usize = 16;
 
 /// Why the GPU with the most idle time was idle, and the activity of the others.
 pub(crate) fn on_page(report: &Report) -> Section {
-    let Some(ledger) = idlest(report) else {
-        return Section::default();
-    };
+    let Some(ledger) = idlest(report) else { return Section::default() };
     let use_of = [
         ("compute", ledger.compute_ns, WORK),
         ("communication alone", ledger.communication_ns, 1),

@@ -77,9 +77,11 @@ fn of_process(layers: &LayersReport) -> Vec<Block> {
     }
     // They are unknown for compiled modules.
     let gradients = total.output_gradients.filter(|gradients| *gradients > 0);
-    let gradients = gradients.map_or(String::new(), |gradients| {
+    let gradients = if let Some(gradients) = gradients {
         format!(" Their gradients take {} in all, a layer's at a time.", bytes(gradients))
-    });
+    } else {
+        String::new()
+    };
     blocks.push(paragraph(format!(
         "Saved: for the backward pass, without weights and buffers, each storage once, where it was first saved. \
          Outputs: what modules returned; what is saved too is in both.{gradients}{}",
@@ -116,9 +118,12 @@ pub(crate) fn table(layers: &[LayerReport], total: &LayerTotals, shown: usize) -
         move |row: Option<&LayerReport>| size(row.map_or(all, of))
     };
     let table = Table::of(rows)
-        .left("layer", |row: Option<&LayerReport>| {
-            row.map_or_else(|| Cell::from("all"), |row| path(name(row)))
-        })
+        .left(
+            "layer",
+            |row: Option<&LayerReport>| {
+                if let Some(row) = row { path(name(row)) } else { Cell::from("all") }
+            },
+        )
         .right("weights", figure(|row| Some(row.bytes.weights), Some(total.weights)))
         .right("grads", figure(|row| Some(row.bytes.gradients), Some(total.gradients)))
         .right("optim", figure(|row| Some(row.bytes.optimizer), Some(total.optimizer)))

@@ -92,7 +92,7 @@ fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<Block> {
     if trend.rises() && trend.may_be_set_up() {
         sentences.push(NO_LEAK_YET.to_owned());
     }
-    if let Some((reaches, limit)) = trend.reaches_limit.zip(trend.memory_limit_bytes) {
+    if let (Some(reaches), Some(limit)) = (trend.reaches_limit, trend.memory_limit_bytes) {
         sentences.push(format!(
             "At this rate it reaches {} in {} (predicted; {} to {}).",
             bytes(limit),
@@ -152,9 +152,11 @@ fn born(trend: &HeapTrend) -> Option<String> {
         )
     });
     let lines: Vec<String> = lines.collect();
-    (!lines.is_empty()).then(|| {
-        format!("Born and alive, per {per}, of a sample of all allocations: {}.", lines.join(", "))
-    })
+    if lines.is_empty() {
+        return None;
+    }
+    let lines = lines.join(", ");
+    Some(format!("Born and alive, per {per}, of a sample of all allocations: {lines}."))
 }
 
 /// The unit of time of a trend, in s with its name: at most ten times the trend's duration.
@@ -177,14 +179,20 @@ fn long_duration(ns: u64) -> String {
 /// A sentence that a process keeps more and more; `None` if none does.
 pub(super) fn in_short(report: &Report) -> Option<String> {
     let growing = report.processes.iter().filter_map(|process| {
-        let trend = process.trend.as_ref().filter(|trend| trend.rises())?;
+        let trend = process.trend.as_ref()?;
+        if !trend.rises() {
+            return None;
+        }
         Some((process, trend))
     });
     let (process, trend) = growing.clone().min_by_key(|(_, trend)| trend.may_be_set_up())?;
     let others = growing.count() as u64 - 1;
     let (seconds, per) = per(trend);
     let rates = KEPT.iter().filter_map(|kept| {
-        let trend = (kept.of)(trend).filter(|trend| trend.rises)?;
+        let trend = (kept.of)(trend)?;
+        if !trend.rises {
+            return None;
+        }
         let rate = (kept.shown)((trend.per_s * seconds) as u64);
         let unit = if kept.name == "objects" { " objects" } else { "" };
         Some((kept.name, format!("{rate}{unit}")))
@@ -212,13 +220,17 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
         ));
     }
     let ends = trend.reaches_limit.zip(trend.memory_limit_bytes);
-    let ends = ends.map_or(String::new(), |(reaches, limit)| {
+    let ends = if let Some((reaches, limit)) = ends {
         let when = long_duration(reaches.likely_ns);
         format!(", {} in {when} (predicted)", bytes(limit))
-    });
-    let cause = cause(trend).map_or(String::new(), |cause| format!(" {cause}"));
-    let born = trend.lines.first().map_or(String::new(), |line| {
+    } else {
+        String::new()
+    };
+    let cause = if let Some(cause) = cause(trend) { format!(" {cause}") } else { String::new() };
+    let born = if let Some(line) = trend.lines.first() {
         format!(" Its fastest line of birth: {}.", paths::place(&line.location))
-    });
+    } else {
+        String::new()
+    };
     Some(format!("{whose} keeps growing: {rates} per {per}{inferred}{ends}.{born}{cause}{others}"))
 }

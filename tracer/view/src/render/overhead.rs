@@ -10,7 +10,7 @@ pub(crate) fn own_cost(report: &Report) -> Section {
     let cost = &report.overhead;
     let mut sentences = Vec::new();
     if let Some(slowed) = slowed(cost) {
-        let time = cpu_time(cost).filter(|_| cost.cpu_ratio.is_some());
+        let time = if cost.cpu_ratio.is_some() { cpu_time(cost) } else { None };
         let time = time.map_or(String::new(), |time| format!(": {time} of CPU time"));
         sentences.push(format!("{slowed}{time}."));
     }

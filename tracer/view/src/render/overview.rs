@@ -45,14 +45,18 @@ fn one_trace(trace: &TraceReport) -> Block {
         ([], None) => "recorded by another tool".to_owned(),
         (words, None) => command(words, WIDTH),
     };
-    if let Some(host) = trace.host.as_deref().filter(|host| !host.is_empty()) {
+    if let Some(host) = trace.host.as_deref()
+        && !host.is_empty()
+    {
         sentence += &format!(", on {}", host);
     }
     sentence += &format!(", {}{}", duration(trace.duration_ns), mark(trace.basis));
     if let Some(why) = &trace.ended {
         sentence += &format!("; {}", why);
     }
-    if let Some(code) = trace.exit_code.filter(|code| *code != 0) {
+    if let Some(code) = trace.exit_code
+        && code != 0
+    {
         sentence += &format!(" (exit code {code})");
     }
     paragraph(sentence + ".")
@@ -70,7 +74,9 @@ fn many_traces(report: &Report) -> Vec<Block> {
         .right("longest", |(_, trace)| trace.max_ns.map(duration).or_dash())
         .left("trace", |(number, trace)| trace_name(report, number, trace, hosts));
     let mut blocks = vec![table.into()];
-    if let Some(more) = traces.len().checked_sub(TRACES_SHOWN).filter(|more| *more > 0) {
+    if let Some(more) = traces.len().checked_sub(TRACES_SHOWN)
+        && more > 0
+    {
         blocks.push(paragraph(format!("and {more} more (--format json lists more)")));
     }
     blocks
@@ -145,9 +151,7 @@ pub(crate) fn processes(report: &Report) -> Section {
 /// The table of processes, with properties common to all of them in a sentence below.
 fn process_table(report: &Report) -> Vec<Block> {
     let processes = report.processes.as_slice();
-    let Some(first) = processes.first() else {
-        return Vec::new();
-    };
+    let Some(first) = processes.first() else { return Vec::new() };
     let traces = report.traces.as_slice();
     let same = |of: CellOf| {
         let first = of(first, traces);
@@ -287,24 +291,26 @@ fn subject(some: usize, all: usize) -> String {
 
 fn by_probes(traces: &[&RecordedReport], all: usize) -> Option<String> {
     let some = traces.iter().any(|trace| trace.sources.probes > 0);
-    some.then(|| {
-        format!(
-            "{} by kernel probes: the time of finalizers (`__del__`) is in the pauses, and that of \
+    if !some {
+        return None;
+    }
+    Some(format!(
+        "{} by kernel probes: the time of finalizers (`__del__`) is in the pauses, and that of \
              functions in gc.callbacks from CPython 3.13 on; until 3.12 it is not recorded. \
              In-process (--mode inject) both are apart and named.",
-            subject(traces.len(), all)
-        )
-    })
+        subject(traces.len(), all)
+    ))
 }
 
 fn in_process(traces: &[&RecordedReport], all: usize) -> Option<String> {
-    (!traces.is_empty()).then(|| {
-        format!(
-            "{} in-process (--mode inject): collections in the first milliseconds of a program and at \
+    if traces.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "{} in-process (--mode inject): collections in the first milliseconds of a program and at \
              its end are not in the trace.",
-            subject(traces.len(), all)
-        )
-    })
+        subject(traces.len(), all)
+    ))
 }
 
 fn by_both(traces: &[&RecordedReport], all: usize) -> Option<String> {

@@ -17,7 +17,7 @@ pub(crate) fn longest(report: &Report) -> Section {
     if report.worst.is_empty() {
         return Section::default();
     }
-    let legend = with_trace.then(|| paragraph("#N: trace N, in the order above"));
+    let legend = if with_trace { Some(paragraph("#N: trace N, in the order above")) } else { None };
     Section::new("Longest pauses", std::iter::once(table.into()).chain(legend).collect())
 }
 
@@ -86,7 +86,8 @@ fn time_of_day(unix_ns: u64) -> String {
 
 /// A share of the observed time as the end of a sentence; empty if unknown.
 fn of_observed(ratio: Option<f64>) -> String {
-    ratio.map_or_else(String::new, |ratio| format!(", {} of the observed time", percent(ratio)))
+    let Some(ratio) = ratio else { return String::new() };
+    format!(", {} of the observed time", percent(ratio))
 }
 
 fn effort(effort: PauseTotal) -> String {
@@ -207,5 +208,5 @@ fn pauses_row(name: &str, time_ratio: f64, pauses: &PausesReport) -> [String; 8]
 
 /// Start of a trace on its own clock: times in tables count from it.
 pub(super) fn started_ns(report: &Report, trace: usize) -> u64 {
-    report.traces.get(trace).map_or(0, |trace| trace.started_ns)
+    if let Some(trace) = report.traces.get(trace) { trace.started_ns } else { 0 }
 }

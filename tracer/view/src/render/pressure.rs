@@ -43,7 +43,9 @@ fn table(report: &Report, with: &[(&ProcessReport, &PressureReport)]) -> Block {
     for (process, pressure) in with.iter().take(PROCESSES_SHOWN) {
         table.row(row(rank_or_pid(process.rank, process.pid), pressure));
     }
-    if let Some(all) = report.pressure.as_ref().filter(|_| with.len() > 1) {
+    if with.len() > 1
+        && let Some(all) = report.pressure.as_ref()
+    {
         let mut sums = row(format!("all {}", with.len()), all);
         // Rates are not summed, as processes may have run at different times.
         for (column, cell) in sums.iter_mut().enumerate() {
@@ -67,12 +69,11 @@ fn per_second(rate: Option<f64>) -> String {
 }
 
 fn arenas_cells(arenas: Option<&ArenasReport>) -> [String; 3] {
-    let Some(arenas) = arenas else {
-        return ["-", "-", "-"].map(str::to_owned);
+    let Some(arenas) = arenas else { return ["-", "-", "-"].map(str::to_owned) };
+    let bytes = match arenas.balance_bytes {
+        Some(bytes) => format!(" ({})", mebibytes(bytes as f64)),
+        None => String::new(),
     };
-    let bytes = arenas
-        .balance_bytes
-        .map_or(String::new(), |bytes| format!(" ({})", mebibytes(bytes as f64)));
     [
         per_second(arenas.mapped_per_s),
         per_second(arenas.unmapped_per_s),

@@ -107,14 +107,15 @@ fn matched(ranks: usize, collectives: &CollectivesReport) -> String {
 /// The collective kernels without figures, if the profiler named no communicators.
 fn unnamed(collectives: &CollectivesReport) -> Option<String> {
     let ambiguous = collectives.kernels_ambiguous;
-    (ambiguous > 0).then(|| {
-        format!(
-            "{} ambiguous: their communicators have no names in the traces, and groups of ranks that \
+    if ambiguous == 0 {
+        return None;
+    }
+    Some(format!(
+        "{} ambiguous: their communicators have no names in the traces, and groups of ranks that \
              run in step end together, too. They are in no figure of waits and costs. PyTorch 2.4 \
              and later record the names (Process Group Name), 2.12 and later also the numbers (Seq).",
-            counted(ambiguous, "collective kernel")
-        )
-    })
+        counted(ambiguous, "collective kernel")
+    ))
 }
 
 fn warnings(job: &RankedJob) -> Vec<String> {
@@ -134,7 +135,7 @@ fn warnings(job: &RankedJob) -> Vec<String> {
         ));
     }
     let numbers = job.ranks.iter().map(|rank| rank.rank);
-    let highest = numbers.max().map_or(0, |highest| u64::from(highest) + 1);
+    let highest = if let Some(highest) = numbers.max() { u64::from(highest) + 1 } else { 0 };
     let missing = gctrace_units::beyond(highest, job.ranks.len() as u64);
     if missing > 0 {
         warnings.push(format!(
@@ -252,9 +253,10 @@ fn legend(job: &RankedJob) -> String {
 /// `Pauses of rank 1 cost the job most: ...`
 fn costliest(pauses: &RankPauses) -> String {
     let all = &pauses.all;
-    let error = pauses
-        .all_standard_error_ns
-        .map_or_else(String::new, |error_ns| format!(", standard error {}", duration(error_ns)));
+    let error = match pauses.all_standard_error_ns {
+        Some(error_ns) => format!(", standard error {}", duration(error_ns)),
+        None => String::new(),
+    };
     let job = |source: &PauseSource| {
         format!("the job would finish {} earlier", signed(source.job_earlier_ns))
     };
@@ -280,7 +282,7 @@ fn who(source: &PauseSource) -> String {
 fn costs(pauses: &RankPauses) -> Vec<Block> {
     let listed = pauses.sources.iter().take(SOURCES_SHOWN);
     let rows = listed.map(|source| (None, source));
-    let all = (pauses.sources.len() > 1).then_some((Some("all"), &pauses.all));
+    let all = if pauses.sources.len() > 1 { Some((Some("all"), &pauses.all)) } else { None };
     let own_ns = |source| own_ns(source, &pauses.victims);
     let table = Table::of(rows.chain(all))
         .right("rank", |(name, source)| name.map_or_else(|| label(source), str::to_owned))
@@ -327,7 +329,7 @@ fn matrix(pauses: &RankPauses) -> Block {
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let mut table = Table::new(&head, &[]);
     let rows = pauses.sources.iter().map(|source| (label(source), source));
-    let all = (pauses.sources.len() > 1).then(|| ("all".to_owned(), &pauses.all));
+    let all = if pauses.sources.len() > 1 { Some(("all".to_owned(), &pauses.all)) } else { None };
     for (label, source) in rows.chain(all) {
         let mut row = vec![label];
         row.extend(source.earlier_ns.iter().map(|earlier_ns| signed(*earlier_ns)));
@@ -410,7 +412,7 @@ fn kind_label(kind: &CommunicatorKind) -> String {
 /// `"tp_0", 8 ranks, 0 to 7`.
 fn named(communicator: &CommunicatorReport) -> String {
     let name = communicator.name.as_ref();
-    let name = name.map_or_else(String::new, |name| format!("\"{name}\", "));
+    let name = if let Some(name) = name { format!("\"{name}\", ") } else { String::new() };
     let (ranks, first, last) =
         (count(communicator.ranks), communicator.first_rank, communicator.last_rank);
     format!("{name}{ranks} ranks, {first} to {last}")
@@ -427,10 +429,11 @@ fn unrelated(ranks: &RanksReport) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    (!alone.is_empty()).then(|| {
-        format!(
-            "Not compared, as none of their collectives is in another trace: {}{more}.",
-            alone.join(", ")
-        )
-    })
+    if alone.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "Not compared, as none of their collectives is in another trace: {}{more}.",
+        alone.join(", ")
+    ))
 }

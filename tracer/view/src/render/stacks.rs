@@ -114,7 +114,7 @@ impl<'a> FileNames<'a> {
 
     /// `train.py:57 in build_batch`.
     fn place(&self, location: &Location) -> String {
-        let line = location.line.map_or(String::new(), |line| format!(":{line}"));
+        let line = if let Some(line) = location.line { format!(":{line}") } else { String::new() };
         match location.file.as_str() {
             "" => location.function.clone(),
             _ => format!("{}{line} in {}", self.file(location), location.function),
@@ -141,7 +141,7 @@ fn line_table(lines: &LinesReport, names: &FileNames<'_>) -> Vec<Block> {
         let counts: Vec<String> = efforts.map(|effort| short_count(effort.count)).collect();
         Cell::figure(counts.join("/"), line.pauses.count)
     };
-    let largest = lines.own.first().map_or(0.0, |line| line.time_ratio);
+    let largest = if let Some(line) = lines.own.first() { line.time_ratio } else { 0.0 };
     let share = Column { name: "share".to_owned(), is_sorted: true, ..Column::default() };
     let table = Table::of(shown(lines))
         .column(share, |line| Cell::share(percent(line.time_ratio), line.time_ratio, largest))
@@ -164,13 +164,14 @@ fn others(lines: &LinesReport) -> Option<Block> {
     let in_table_ns = sum(shown(lines).map(|line| line.pauses.time_ns));
     let time_ns = beyond(lines.with_stack.time_ns, in_table_ns);
     let more = beyond(lines.own_total, shown(lines).count() as u64);
-    (more > 0).then(|| {
-        paragraph(format!(
-            "and {}, {} in total (--format json lists more)",
-            counted(more, "other line"),
-            duration(time_ns)
-        ))
-    })
+    if more == 0 {
+        return None;
+    }
+    Some(paragraph(format!(
+        "and {}, {} in total (--format json lists more)",
+        counted(more, "other line"),
+        duration(time_ns)
+    )))
 }
 
 /// The library line that was executing most often below this line, if any; an import is named by

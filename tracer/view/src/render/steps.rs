@@ -68,7 +68,10 @@ fn longest(steps: &StepsReport) -> Option<String> {
         .filter_map(|steps| Some((steps, steps.longest.first()?)))
         .max_by_key(|(_, step)| step.gpu_idle_ns)?;
     let idle_ns = step.gpu_idle_ns.filter(|ns| *ns >= step.duration_ns / WORTH_EXPLAINING)?;
-    let causes = step.gpu_idle_causes.as_ref().filter(|causes| !causes.is_empty())?;
+    let causes = step.gpu_idle_causes.as_ref()?;
+    if causes.is_empty() {
+        return None;
+    }
     let shown = causes.iter().filter(|part| part.time_ns >= idle_ns / WORTH_EXPLAINING);
     let parts: Vec<String> =
         shown.map(|part| format!("{} {}", part.cause, duration(part.time_ns))).collect();
@@ -147,12 +150,12 @@ fn comparisons(steps: &ProcessSteps, one_of_several: bool) -> Vec<String> {
 }
 
 fn missing(why: Option<NoComparison>) -> String {
-    why.map_or_else(|| "too few steps".to_owned(), |why| why.to_string())
+    if let Some(why) = why { why.to_string() } else { "too few steps".to_owned() }
 }
 
 fn with_full(comparison: &StepComparison) -> String {
     let means = comparison.mean_ns.zip(comparison.other_mean_ns);
-    let Some((difference, (mean_ns, other_mean_ns))) = comparison.difference.zip(means) else {
+    let (Some(difference), Some((mean_ns, other_mean_ns))) = (comparison.difference, means) else {
         return format!(
             "Steps with a full collection cannot be compared with those without: {}.",
             missing(comparison.missing)
@@ -180,7 +183,9 @@ pub(crate) fn cold_steps(report: &Report) -> Option<String> {
     // Only longer steps are explained by a collection, and nobody acts on a few of them or on a few percent.
     let usual_ns = i64::try_from(comparison.other_median_ns?).ok()?;
     let matters = difference.median_ns >= usual_ns / COLD_FRACTION;
-    (difference.is_significant() && matters && comparison.count >= FEWEST_COLD).then_some(())?;
+    if !difference.is_significant() || !matters || comparison.count < FEWEST_COLD {
+        return None;
+    }
     after_full(comparison)
 }
 

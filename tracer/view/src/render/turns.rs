@@ -186,9 +186,10 @@ fn part(part: &TurnPart, places: Places<'_>) -> String {
 }
 
 fn kinds(of: &LoopReport) -> String {
-    let busy = of
-        .busy_ratio
-        .map_or(String::new(), |ratio| format!("It is busy {} of the time, ", percent(ratio)));
+    let busy = match of.busy_ratio {
+        Some(ratio) => format!("It is busy {} of the time, ", percent(ratio)),
+        None => String::new(),
+    };
     let periods = counted(of.busy_periods, "wait");
     let longest = duration(of.longest_busy_ns);
     let seen = if of.sees_looks { "" } else { " Looks for input that do not wait are not seen." };
@@ -200,9 +201,7 @@ fn distribution(of: &LoopReport) -> Block {
     let mut table = Table::new(&head, &[0]);
     let all = [("turns", Some(of.figures)), ("no collections", of.without_collections)];
     for (name, figures) in all {
-        let Some(figures) = figures else {
-            continue;
-        };
+        let Some(figures) = figures else { continue };
         let lengths =
             [figures.p50_ns, figures.p99_ns, Some(figures.longest_ns), figures.lag_p99_ns];
         let shares = [figures.late_10_ms_ratio, figures.late_100_ms_ratio];

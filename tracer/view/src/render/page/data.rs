@@ -121,7 +121,7 @@ impl RunDrawings {
                 heaps: heaps(report, &clock),
                 memories: memories(analysis, &clock),
                 layers: LayersData::of(report, &clock, name),
-                heat: HeatData::of(&steps, MOST).filter(|_| steps.len() > 1),
+                heat: if steps.len() > 1 { HeatData::of(&steps, MOST) } else { None },
             },
         }
     }
@@ -146,7 +146,7 @@ impl RunDrawings {
 
     /// The drawing of this kind, if there is something to draw.
     pub(super) fn of_kind(&self, kind: &'static str) -> Option<Block> {
-        self.has(kind).then_some(Block::Drawing(kind, self.run))
+        if self.has(kind) { Some(Block::Drawing(kind, self.run)) } else { None }
     }
 }
 
@@ -199,7 +199,7 @@ fn shown(ns: u64) -> u64 {
         return ns;
     }
     let us: Option<f64> = three_digits(ns as f64 / 1e3).parse().ok();
-    us.map_or(ns, |us| whole(us * 1e3))
+    if let Some(us) = us { whole(us * 1e3) } else { ns }
 }
 
 /// Sums of the whole run, including pauses that are not drawn.
@@ -322,7 +322,10 @@ fn packed(steps: &[[u64; 3]]) -> String {
 
 fn heaps(report: &Report, clock: &CommonClock) -> Vec<HeapData> {
     let with = report.processes.iter().filter_map(|process| {
-        let growth = process.growth.as_ref().filter(|growth| growth.over_time.len() > 1)?;
+        let growth = process.growth.as_ref()?;
+        if growth.over_time.len() <= 1 {
+            return None;
+        }
         let points = growth.over_time.iter().map(|point| {
             let at_ns = clock.after_start(process.trace, point.after_start_ns);
             [at_ns, point.objects, point.duration_ns]

@@ -20,7 +20,7 @@ pub(super) fn pack(numbers: impl IntoIterator<Item = u64>) -> String {
 
 /// A number that may be unknown: one more, so that 0 is unknown.
 pub(super) fn or_zero(known: Option<u64>) -> u64 {
-    known.map_or(0, |known| known.saturating_add(1))
+    if let Some(known) = known { known.saturating_add(1) } else { 0 }
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub(super) fn of_run(report: &Report, traces: &str, drawings: &RunDrawings) -> V
 /// The sentence, the figures and the phases.
 pub(super) fn verdict(report: &Report) -> Section {
     let mut all = vec![Block::Cards(cards(report))];
-    let phases = report.phases.as_ref().filter(|_| report.runs < 2);
+    let phases = if report.runs < 2 { report.phases.as_ref() } else { None };
     all.extend(phases.into_iter().flat_map(first_screen::phases));
     all.extend(steps::cold_steps(report).map(paragraph));
     let class = match report.verdict.level {
@@ -82,9 +82,9 @@ fn cards(report: &Report) -> Vec<Card> {
             .gpu_cost
             .as_ref()
             .map(|cost| (percent(cost.ratio()), "of the run lost to the collector")),
-        ratio.filter(|_| count > 0).map(|ratio| (percent(ratio), paused(report))),
+        if count > 0 { ratio.map(|ratio| (percent(ratio), paused(report))) } else { None },
         longest_ns.map(|ns| (duration(ns), "longest pause")),
-        Some(count).filter(|count| *count > 0).map(|count| (short_count(count), pauses)),
+        if count > 0 { Some((short_count(count), pauses)) } else { None },
         steps.map(|steps| (duration(steps.length.p50_ns), "median step")),
         steps.map(|steps| (duration(steps.length.max_ns), "longest step")),
         slowed_by(&report.overhead).map(|share| (share, "cost of recording (inferred)")),

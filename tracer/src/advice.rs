@@ -26,7 +26,7 @@ pub(crate) fn run(config: &AdviceArgs) -> anyhow::Result<u8> {
     if let [path] = &config.traces[..]
         && let Some(found) = FoundSettings::read(path)
     {
-        let code = found.code().filter(|_| config.number == 1);
+        let code = if config.number == 1 { found.code() } else { None };
         let code = code.with_context(|| {
             format!(
                 "there is no advice {} in {}: {}",
@@ -76,13 +76,13 @@ pub(crate) fn text(advice: &Advice, report: &Report, step_function: Option<&str>
 
 /// The command that applies the same settings without a change to the program, if there is one.
 fn without_code(advice: &Advice, report: &Report, step_function: Option<&str>) -> String {
-    let Some(setting) = setting::of_advice(advice, report) else {
-        return String::new();
-    };
-    let steps = step_function.filter(|_| !setting.is_from_start());
-    let steps = steps.map_or_else(String::new, |name| {
+    let Some(setting) = setting::of_advice(advice, report) else { return String::new() };
+    let steps = if setting.is_from_start() { None } else { step_function };
+    let steps = if let Some(name) = steps {
         format!(" {}", shell_line(&[format!("--step-function={name}")]))
-    });
+    } else {
+        String::new()
+    };
     let apply = format!("gctrace apply --gc {setting}{steps} -- {}", words::command(report));
     format!("# Without a change to the program:\n#     {}\n", clean::line(&apply))
 }

@@ -294,7 +294,8 @@ pub(crate) fn no_evidence(name: &str, ending: &TraceCompletion) -> anyhow::Error
 fn check(report: &Report, limit: ReportLimit) -> JudgedLimit {
     let phases = report.phases.as_ref();
     // Without any pause there are no phases.
-    let quiet = report.totals.pauses.count == 0;
+    let no_share = if report.totals.pauses.count == 0 { Some(0.0) } else { None };
+    let no_pause = if report.totals.pauses.count == 0 { Some(0) } else { None };
     match limit {
         ReportLimit::GcShare(limit) => {
             let training = phases.and_then(|phases| phases.training.paused_ratio);
@@ -303,7 +304,7 @@ fn check(report: &Report, limit: ReportLimit) -> JudgedLimit {
             let (share, of) = if start_up > training {
                 (start_up, "the run at start-up")
             } else {
-                (training.or(quiet.then_some(0.0)), "training")
+                (training.or(no_share), "training")
             };
             let found = |share| {
                 format!("the collector paused {} of {of}{}", percent(share), process(phases))
@@ -315,12 +316,14 @@ fn check(report: &Report, limit: ReportLimit) -> JudgedLimit {
             let longest = |phase: &PhaseReport| phase.longest_collection_ns().unwrap_or(0);
             let training = phases.map(|phases| longest(&phases.training));
             // Where steps are unknown, so is the end of start-up.
-            let start_up = phases.filter(|phases| phases.steps.is_none());
-            let start_up = start_up.map(|phases| longest(&phases.start_up));
+            let start_up = match phases {
+                Some(phases) if phases.steps.is_none() => Some(longest(&phases.start_up)),
+                _ => None,
+            };
             let (longest, at) = if start_up > training {
                 (start_up, "at start-up")
             } else {
-                (training.or(quiet.then_some(0)), "in training")
+                (training.or(no_pause), "in training")
             };
             let found =
                 |ns| format!("the longest pause {at}{} took {}", process(phases), duration(ns));
@@ -348,11 +351,11 @@ fn judged_turn(about: (&'static str, &str), ns: Option<u64>, limit: Duration) ->
 
 /// The worst of several processes.
 fn process(phases: Option<&PhasesReport>) -> String {
-    let named = phases.filter(|phases| phases.among > 1);
-    named.map_or(String::new(), |phases| match phases.rank {
-        Some(rank) => format!(" of rank {rank}"),
-        None => format!(" of process {}", phases.pid),
-    })
+    match phases {
+        Some(PhasesReport { among: ..2, .. }) | None => String::new(),
+        Some(PhasesReport { rank: Some(rank), .. }) => format!(" of rank {rank}"),
+        Some(PhasesReport { pid, .. }) => format!(" of process {pid}"),
+    }
 }
 
 /// `None`: the traces do not contain the figure.

@@ -140,7 +140,7 @@ pub(crate) fn is_known(processes: &[AppliedProcess], elapsed: Duration) -> bool 
         let is_sought = (process.steps > 0 || search.by_time)
             && search.unsupported.is_none()
             && search.leader.is_none();
-        is_sought.then_some(search)
+        if is_sought { Some(search) } else { None }
     });
     let has_result = |search: &AutoReport| match search.state {
         _ if search.by_time && elapsed < LOADING => false,
@@ -161,7 +161,8 @@ pub(crate) fn is_known(processes: &[AppliedProcess], elapsed: Duration) -> bool 
         | AutoState::Proving
         | AutoState::Following => false,
     };
-    searches.next().is_some_and(|first| has_result(first) && searches.all(has_result))
+    let Some(first) = searches.next() else { return false };
+    has_result(first) && searches.all(has_result)
 }
 
 /// Decisions already printed.

@@ -30,7 +30,7 @@ const WRONG_OPTION: u8 = 2;
 pub(crate) fn run(config: &CompareArgs) -> anyhow::Result<u8> {
     let mut code = 0;
     let is_command = recording::is_command(&config.after);
-    let page = config.output.as_deref().filter(|_| !is_command);
+    let page = if is_command { None } else { config.output.as_deref() };
     anyhow::ensure!(
         page.is_none_or(|page| page.extension().is_some_and(|end| end == "html")),
         "-o names the trace of a command that is recorded, or a page that ends in .html"
@@ -165,9 +165,10 @@ fn is_other_rank(run: &Report, other: &Report) -> bool {
 
 /// The name of a trace after the change: `trace.json.gz` becomes `trace-after.json.gz`.
 fn after_name(before: &Path) -> PathBuf {
-    let name = before
-        .file_name()
-        .map_or_else(|| "trace.json".to_owned(), |name| name.to_string_lossy().into_owned());
+    let name = match before.file_name() {
+        Some(name) => name.to_string_lossy().into_owned(),
+        None => "trace.json".to_owned(),
+    };
     // In the name of a new trace, % starts a placeholder.
     let name = name.replace('%', "%%");
     let (stem, ending) = name.split_once('.').unwrap_or((&name, "json"));

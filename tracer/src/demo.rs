@@ -118,8 +118,8 @@ fn possible() -> anyhow::Result<()> {
 /// `LD_LIBRARY_PATH`: gctrace searches it for the program's CUDA, and the injected library for CUPTI.
 fn search_path(folder: &Path) -> OsString {
     let mut path = folder.as_os_str().to_owned();
-    if let Some(variable) =
-        variable("LD_LIBRARY_PATH", VariableEffect::Place).filter(|variable| !variable.is_empty())
+    if let Some(variable) = variable("LD_LIBRARY_PATH", VariableEffect::Place)
+        && !variable.is_empty()
     {
         path.push(":");
         path.push(variable);

@@ -173,7 +173,7 @@ fn small_objects(state: &ProgramState) -> String {
         many => format!(" of {many} interpreters"),
     };
     let all = format!("{arenas} of pymalloc ({}){of}", bytes(pymalloc.arena_bytes));
-    let Some((blocks, used)) = pymalloc.used_blocks.zip(pymalloc.used_bytes) else {
+    let (Some(blocks), Some(used)) = (pymalloc.used_blocks, pymalloc.used_bytes) else {
         return format!("{all}, too many to count the memory in use");
     };
     let mut sizes: Vec<(u64, u64)> = pymalloc

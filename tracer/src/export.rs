@@ -179,12 +179,12 @@ fn nothing(analysis: &Analysis, config: &ExportArgs) -> anyhow::Error {
         );
     }
     let any = analysis.stacks().next().is_some();
-    match config.generation.filter(|_| any) {
-        Some(generation) => anyhow::anyhow!(
+    match config.generation {
+        Some(generation) if any => anyhow::anyhow!(
             "no collection of generation {generation} has a stack. To export other generations, \
              omit --generation"
         ),
-        None => anyhow::anyhow!(
+        _ => anyhow::anyhow!(
             "no stack in {}: recorded with --stack-depth 0, by an older gctrace or another tool, or \
              no collection ran. To record stacks: sudo gctrace -- python SCRIPT.py",
             match config.traces.as_slice() {

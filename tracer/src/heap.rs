@@ -67,9 +67,7 @@ fn answer(question: &HeapQuestion, heaps: &[Heap]) -> anyhow::Result<HeapReport>
 fn check_order(files: &[PathBuf], heaps: &[Heap]) -> anyhow::Result<()> {
     let headers: Vec<_> = heaps.iter().map(|heap| &heap.graph().header).collect();
     for (files, pair) in files.windows(2).zip(headers.windows(2)) {
-        let ([older, newer], [before, after]) = (files, pair) else {
-            continue;
-        };
+        let ([older, newer], [before, after]) = (files, pair) else { continue };
         let (older, newer) = (older.display(), newer.display());
         anyhow::ensure!(
             before.pid == after.pid && before.version == after.version,
@@ -103,7 +101,8 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Heap> {
 
 /// Whether a file is a heap.
 pub(crate) fn is_heap(path: &Path) -> bool {
-    files::read_head(path, MAGIC.len() as u64).is_some_and(|head| head == MAGIC)
+    let Some(head) = files::read_head(path, MAGIC.len() as u64) else { return false };
+    head == MAGIC
 }
 
 /// The objects that a question is about, at least one.

@@ -24,8 +24,10 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
 /// The system's error number in the chain, if it contains one.
 fn os_error(error: &anyhow::Error) -> Option<i32> {
     error.chain().find_map(|cause| {
-        let io_error = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
-        io_error.or_else(|| in_words(&cause.to_string()))
+        match cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            None => in_words(&cause.to_string()),
+            number => number,
+        }
     })
 }
 

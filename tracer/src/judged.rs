@@ -71,7 +71,7 @@ fn property(text: &str) -> String {
 fn within(file: &str) -> String {
     let folder = std::env::current_dir().ok();
     let inside = folder.and_then(|folder| Path::new(file).strip_prefix(folder).ok());
-    inside.map_or_else(|| file.to_owned(), |inside| inside.display().to_string())
+    if let Some(inside) = inside { inside.display().to_string() } else { file.to_owned() }
 }
 
 /// An entry of GitLab's report.
@@ -108,7 +108,9 @@ pub(crate) fn write_code_quality(
     traces: &[PathBuf],
 ) -> anyhow::Result<()> {
     let first = gctrace_units::if_known(traces.first().map(|trace| trace.display().to_string()));
-    let file = at.map_or(first, |location| within(&location.file));
+    let file = if let Some(location) = at { within(&location.file) } else { first };
+    let line = at.and_then(|location| location.line);
+    let begin = if let Some(line) = line { u64::from(line) } else { 1 };
     let exceeded = limits.iter().filter(|limit| limit.is_exceeded);
     let issues: Vec<CodeQualityIssue<'_>> = exceeded
         .map(|limit| CodeQualityIssue {
@@ -116,12 +118,7 @@ pub(crate) fn write_code_quality(
             check_name: limit.figure,
             fingerprint: format!("gctrace-{}-{file}", limit.figure),
             severity: "major",
-            location: CodeQualityLocation {
-                path: file.clone(),
-                lines: CodeQualityLines {
-                    begin: at.and_then(|location| location.line).map_or(1, u64::from),
-                },
-            },
+            location: CodeQualityLocation { path: file.clone(), lines: CodeQualityLines { begin } },
         })
         .collect();
     output::write_file(path, traces, true, &print::json(&issues)?)

@@ -56,9 +56,7 @@ fn file_name(trace: Option<&Path>, extension: &str) -> PathBuf {
 
 /// Opens a file or an address with the user's browser. False where that is not known to work.
 fn open(target: &OsStr) -> bool {
-    let Some(opener) = opener() else {
-        return false;
-    };
+    let Some(opener) = opener() else { return false };
     let mut command = Command::new(opener);
     command.arg(target).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // It ends at once, or with the browser.
@@ -75,7 +73,7 @@ fn opener() -> Option<&'static str> {
     };
     let is_another =
         platform::has_more_rights_than_its_user() || Invoker::detect().is_another_user();
-    (!is_another).then_some(opener)
+    if is_another { None } else { Some(opener) }
 }
 
 #[cfg(test)]

@@ -206,7 +206,7 @@ impl<'a> LiveSetup<'a> {
         for sentence in sentences.into_iter().chain(place) {
             print::message(sentence);
         }
-        if let Some(end) = self.output.end().filter(|_| failed) {
+        if failed && let Some(end) = self.output.end() {
             print::message("its last lines:");
             print::lines(&end);
         }

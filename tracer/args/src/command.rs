@@ -20,6 +20,7 @@ pub struct CommandArgs {
 impl CommandArgs {
     /// The function that runs once per step.
     pub fn step_function(&self) -> Option<&str> {
-        self.step_function.as_deref().filter(|name| !name.is_empty())
+        let name = self.step_function.as_deref()?;
+        if name.is_empty() { None } else { Some(name) }
     }
 }

@@ -134,18 +134,22 @@ impl ConfiguredOptions {
         }
         let mut words = words.into_iter().peekable();
         while let Some(word) = words.next() {
-            let Some(option) = word.strip_prefix("--").filter(|option| !option.is_empty()) else {
-                self.ignored.push(format!("{VARIABLE}: {word:?} is no long option"));
-                continue;
+            let option = match word.strip_prefix("--") {
+                None | Some("") => {
+                    self.ignored.push(format!("{VARIABLE}: {word:?} is no long option"));
+                    continue;
+                }
+                Some(option) => option,
             };
             let (name, value) = match option.split_once('=') {
                 Some((name, value)) => (name, Some(value.to_owned())),
-                None => (option, None),
+                None => match argument(command, &table, option) {
+                    Some(one) if one.get_action().takes_values() => {
+                        (option, words.next_if(|next| !next.starts_with("--")))
+                    }
+                    _ => (option, None),
+                },
             };
-            let takes_value =
-                argument(command, &table, name).is_some_and(|one| one.get_action().takes_values());
-            let is_value = |next: &String| !next.starts_with("--");
-            let value = value.or_else(|| if takes_value { words.next_if(is_value) } else { None });
             let values = value.map(|value| vec![value]);
             let (name, source) = (name.to_owned(), VARIABLE.to_owned());
             self.add(ConfiguredOption { command: table.clone(), name, values, source }, command);
@@ -180,9 +184,10 @@ impl ConfiguredOptions {
             .options
             .iter()
             .map(|ConfiguredOption { command, name, values, source }| {
-                let values = values
-                    .as_ref()
-                    .map_or(String::new(), |values| format!(" {}", values.join(", ")));
+                let values = match values.as_ref() {
+                    Some(values) => format!(" {}", values.join(", ")),
+                    None => String::new(),
+                };
                 format!("gctrace {command} --{name}{values}    from {source}")
             })
             .collect();
@@ -200,9 +205,10 @@ impl ConfiguredOptions {
     pub(super) fn complete(&self, arguments: &[OsString], command: &Command) -> Vec<OsString> {
         let flags =
             arguments.iter().skip(1).take_while(|word| is_option(word) && *word != "--").count();
-        let named = arguments.get(flags + 1).and_then(|word| word.to_str());
-        let named = named.filter(|name| command.find_subcommand(name).is_some());
-        let (table, at) = named.map_or(("record", 1), |name| (name, flags + 2));
+        let (table, at) = match arguments.get(flags + 1).and_then(|word| word.to_str()) {
+            Some(name) if command.find_subcommand(name).is_some() => (name, flags + 2),
+            _ => ("record", 1),
+        };
         let typed: Vec<&str> = arguments
             .iter()
             .skip(1)
@@ -216,9 +222,10 @@ impl ConfiguredOptions {
             let is_typed = |word: &&&str| {
                 let long =
                     word.strip_prefix("--").map(|word| word.split('=').next().unwrap_or_default());
-                let begins = short.is_some_and(|short| {
-                    word.strip_prefix('-').is_some_and(|rest| rest.starts_with(short))
-                });
+                let begins = match (short, word.strip_prefix('-')) {
+                    (Some(short), Some(rest)) => rest.starts_with(short),
+                    _ => false,
+                };
                 long == Some(option.name.as_str()) || begins
             };
             if typed.iter().any(|word| is_typed(&word)) {
@@ -258,7 +265,8 @@ pub(super) fn completed(arguments: Vec<OsString>) -> Vec<OsString> {
 }
 
 fn is_option(word: &OsString) -> bool {
-    word.to_str().is_some_and(|word| word.starts_with('-'))
+    let Some(word) = word.to_str() else { return false };
+    word.starts_with('-')
 }
 
 fn argument<'a>(command: &'a Command, table: &str, name: &str) -> Option<&'a clap::Arg> {
@@ -283,10 +291,12 @@ fn scalar(value: &toml::Value) -> Option<String> {
 
 fn user_file() -> Option<PathBuf> {
     // Under sudo the variable is root's, or kept: the user's own folder is below their home.
-    let folder = variable("XDG_CONFIG_HOME", VariableEffect::Place).map(PathBuf::from);
-    let folder =
-        folder.filter(|folder| folder.is_absolute() && Invoker::detect().escalated_by().is_none());
-    let folder = folder.unwrap_or_else(|| Invoker::detect().home.join(".config"));
+    let folder = match variable("XDG_CONFIG_HOME", VariableEffect::Place).map(PathBuf::from) {
+        Some(folder) if folder.is_absolute() && Invoker::detect().escalated_by().is_none() => {
+            folder
+        }
+        _ => Invoker::detect().home.join(".config"),
+    };
     Some(folder.join("gctrace").join(FILE))
 }
 

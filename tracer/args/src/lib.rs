@@ -317,7 +317,9 @@ pub fn parse() -> Result<(Invocation, Verbosity), clap::Error> {
         interpret(harmless).err().unwrap_or(error)
     });
     let (action, verbosity, old) = parsed?;
-    if let Some((old, new)) = old.filter(|_| verbosity > Verbosity::Quiet) {
+    if verbosity > Verbosity::Quiet
+        && let Some((old, new)) = old
+    {
         print::message(format!("--{old} is an old spelling of {new}"));
     }
     Ok((action, verbosity))

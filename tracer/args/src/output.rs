@@ -51,7 +51,8 @@ impl<F: ValueEnum + Send + Sync + Default + 'static> OutputArgs<F> {
 
     /// The file to write; `None`: a standard stream.
     pub fn file(&self) -> Option<&Path> {
-        self.output.as_deref().filter(|path| !is_stdout(path))
+        let path = self.output.as_deref()?;
+        if is_stdout(path) { None } else { Some(path) }
     }
 
     /// The format of the report.

@@ -105,7 +105,8 @@ impl RecordConfig {
     /// trace, as few as possible are taken.
     pub fn sample_rate(&self) -> Option<u32> {
         let usual = if self.output.is_some() { SAMPLES } else { 1 };
-        Some(self.sources.sample.unwrap_or(usual)).filter(|hertz| *hertz > 0)
+        let hertz = self.sources.sample.unwrap_or(usual);
+        if hertz > 0 { Some(hertz) } else { None }
     }
 }
 

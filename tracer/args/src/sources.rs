@@ -103,16 +103,17 @@ const MOST_SAMPLES: u32 = 999;
 impl SourceArgs {
     /// Whether `--sample` was named, not only taken as it is by default.
     pub fn asks_for_samples(&self) -> bool {
-        self.sample.is_some_and(|hertz| hertz > 0)
+        let Some(hertz) = self.sample else { return false };
+        hertz > 0
     }
 
     /// Share of CPU time (0 to 1) that allocation windows may cost; `None`: no windows.
     pub fn windows_budget(&self) -> Option<f64> {
-        self.alloc.then_some(self.alloc_budget)
+        if self.alloc { Some(self.alloc_budget) } else { None }
     }
 
     /// NVML polling rate in Hz; `None`: NVML is not used.
     pub fn nvml_rate(&self) -> Option<f64> {
-        (self.nvml_hz > 0.0).then_some(self.nvml_hz)
+        if self.nvml_hz > 0.0 { Some(self.nvml_hz) } else { None }
     }
 }

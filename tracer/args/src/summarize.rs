@@ -47,11 +47,11 @@ impl Shard {
 
 fn shard(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Shard, String> {
     let number = |name: &str| -> Result<Option<usize>, String> {
-        let Some(value) = variable(name) else {
-            return Ok(None);
-        };
-        let number = value.trim().parse();
-        number.map(Some).or(Err(format!("{name}={value} is no number")))
+        let Some(value) = variable(name) else { return Ok(None) };
+        match value.trim().parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(format!("{name}={value} is no number")),
+        }
     };
     let needed = |name: &str| {
         number(name)?.ok_or_else(|| {

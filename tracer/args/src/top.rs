@@ -78,7 +78,7 @@ pub struct TopArgs {
 impl TopArgs {
     /// The form of the output per interval; `None`: the view, if the terminal can show it.
     pub fn printed(&self) -> Option<OutputFormat> {
-        self.format.or(self.plain.then_some(OutputFormat::Text))
+        if self.format.is_none() && self.plain { Some(OutputFormat::Text) } else { self.format }
     }
 
     /// The recording behind the view; `output` is the trace of `--record`.

@@ -52,7 +52,7 @@ pub(super) fn steps(text: &str) -> Result<u32, String> {
 
 /// The name of a Python function, with or without its file before a colon.
 pub(super) fn step_function(text: &str) -> Result<String, String> {
-    let name = text.rsplit_once(':').map_or(text, |(_, name)| name);
+    let name = if let Some((_, name)) = text.rsplit_once(':') { name } else { text };
     let is_one = !name.is_empty() && !name.contains(|sign: char| "/()".contains(sign));
     if is_one && !text.contains(|sign: char| sign.is_control()) {
         Ok(text.to_owned())
@@ -189,11 +189,10 @@ pub(super) fn size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text.get(digits.len()..)?;
     let (_, factor) = UNITS.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
-    let number = digits
-        .trim()
-        .parse::<f64>()
-        .ok()
-        .filter(|number| is_plain_number(digits.trim()) && *number > 0.0)?;
+    let number = digits.trim().parse::<f64>().ok()?;
+    if !is_plain_number(digits.trim()) || number <= 0.0 {
+        return None;
+    }
     Some((number * factor) as u64)
 }
 
@@ -203,12 +202,8 @@ fn is_plain_number(text: &str) -> bool {
 
 /// Adds a tip to the error for `gctrace python train.py`, the most likely mistake, and for options before a subcommand.
 pub(super) fn explain_missing_dashes(error: clap::Error, arguments: &[OsString]) -> clap::Error {
-    let Some(word) = unexpected_word(&error) else {
-        return error;
-    };
-    let Some(position) = arguments.iter().position(|a| *a == *word) else {
-        return error;
-    };
+    let Some(word) = unexpected_word(&error) else { return error };
+    let Some(position) = arguments.iter().position(|a| *a == *word) else { return error };
     if position > 1 && super::command().find_subcommand(&word).is_some() {
         let (before, rest) = (shown(&arguments[1..position]), shown(&arguments[position + 1..]));
         if arguments[1..position].iter().all(|one| one.to_string_lossy().starts_with('-')) {
@@ -227,7 +222,9 @@ pub(super) fn explain_missing_dashes(error: clap::Error, arguments: &[OsString])
         return error;
     }
     let rest = shown(&arguments[position..]);
-    if let Some(subcommand) = meant(&word).filter(|_| position == 1) {
+    if position == 1
+        && let Some(subcommand) = meant(&word)
+    {
         let rest = match subcommand {
             "analyze" if is_trace_name(&word) => rest,
             _ => shown(&arguments[position + 1..]),

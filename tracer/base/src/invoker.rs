@@ -107,14 +107,14 @@ impl Invoker {
     pub fn effective_name() -> String {
         let uid = Uid::effective();
         let user = User::from_uid(uid).ok().flatten();
-        user.map_or_else(|| uid.to_string(), |user| user.name)
+        if let Some(user) = user { user.name } else { uid.to_string() }
     }
 
     /// Name of the group that gctrace runs as.
     pub fn effective_group() -> String {
         let gid = Gid::effective();
         let group = Group::from_gid(gid).ok().flatten();
-        group.map_or_else(|| gid.to_string(), |group| group.name)
+        if let Some(group) = group { group.name } else { gid.to_string() }
     }
 
     fn present() -> Self {

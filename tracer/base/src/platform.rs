@@ -46,8 +46,8 @@ pub const SEES_USERS_OF_CONNECTIONS: bool = true;
 
 /// Whether the other end of a connection within this machine is a process of this user or of root.
 pub fn is_of_this_user_or_root(stream: &TcpStream) -> bool {
-    let peer = user_of_peer(stream);
-    peer.is_some_and(|user| user == 0 || user == nix::unistd::Uid::effective().as_raw())
+    let Some(user) = user_of_peer(stream) else { return false };
+    user == 0 || user == nix::unistd::Uid::effective().as_raw()
 }
 
 /// Who opened the other end of an established connection within this machine (proc_pid_net(5)).

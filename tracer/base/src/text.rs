@@ -26,7 +26,7 @@ pub fn shell_line<W: AsRef<OsStr>>(words: &[W]) -> String {
 
 /// The name of a file without its directory.
 pub fn file_name(path: &str) -> &str {
-    path.rsplit_once('/').map_or(path, |(_, name)| name)
+    if let Some((_, name)) = path.rsplit_once('/') { name } else { path }
 }
 
 /// The mark after a figure: ` (inferred)` or ` (predicted)`, empty if it was measured.
@@ -52,7 +52,7 @@ impl OrDash for Option<String> {
 
 /// The name of a process in a table: `rank 3`, or its process id if it has no rank.
 pub fn rank_or_pid(rank: Option<u32>, pid: u32) -> String {
-    rank.map_or_else(|| pid.to_string(), |rank| format!("rank {rank}"))
+    if let Some(rank) = rank { format!("rank {rank}") } else { pid.to_string() }
 }
 
 #[cfg(test)]

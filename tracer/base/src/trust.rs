@@ -66,7 +66,7 @@ pub fn rights_beyond_user(for_another: bool) -> Option<&'static str> {
     if is_root && (for_another || !in_foreign_user_namespace()) {
         return Some("as root");
     }
-    has_more_rights_than_its_user().then_some("with file capabilities")
+    if has_more_rights_than_its_user() { Some("with file capabilities") } else { None }
 }
 
 /// The most links of one path, as in the kernel (path_resolution(7)).
@@ -193,7 +193,7 @@ fn writer(found: &Metadata, part: &Path, user: u32, is_on_the_way: bool) -> Opti
     let is_machines = is_on_the_way && uid == UNMAPPED && in_foreign_user_namespace();
     if uid != 0 && uid != user && !is_machines {
         let owner = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-        let name = owner.map_or_else(|| format!("user {uid}"), |owner| owner.name);
+        let name = if let Some(owner) = owner { owner.name } else { format!("user {uid}") };
         return Some(PathWriter::Owner(name));
     }
     // The permissions of a link are never asked (symlink(7)).
@@ -204,10 +204,11 @@ fn writer(found: &Metadata, part: &Path, user: u32, is_on_the_way: bool) -> Opti
         return Some(PathWriter::Everyone);
     }
     let is_private = || is_private_group(gid, user) && !has_access_list(part);
-    (mode & GROUP_WRITES != 0 && !is_private()).then(|| {
-        let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
-        PathWriter::Group(group.map_or_else(|| gid.to_string(), |group| group.name))
-    })
+    if mode & GROUP_WRITES == 0 || is_private() {
+        return None;
+    }
+    let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
+    Some(PathWriter::Group(group.map_or_else(|| gid.to_string(), |group| group.name)))
 }
 
 /// Whether the group is the user's own (useradd(8), USERGROUPS_ENAB): their primary one, named like
@@ -215,19 +216,16 @@ fn writer(found: &Metadata, part: &Path, user: u32, is_on_the_way: bool) -> Opti
 fn is_private_group(gid: u32, user: u32) -> bool {
     let user = User::from_uid(Uid::from_raw(user)).ok().flatten();
     let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
-    user.zip(group).is_some_and(|(user, group)| {
-        !user.uid.is_root()
-            && user.gid == group.gid
-            && user.name == group.name
-            && group.mem.iter().all(|member| *member == user.name)
-    })
+    let Some((user, group)) = user.zip(group) else { return false };
+    !user.uid.is_root()
+        && user.gid == group.gid
+        && user.name == group.name
+        && group.mem.iter().all(|member| *member == user.name)
 }
 
 /// Whether the file has an access list: it may let other users write where the group may.
 fn has_access_list(path: &Path) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
-        return true;
-    };
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return true };
     let name = c"system.posix_acl_access";
     // SAFETY: two C strings; without a buffer only the length is returned.
     let length = unsafe { libc::lgetxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) };

@@ -12,17 +12,15 @@ pub fn unseen_words(unseen: UnseenReport) -> Option<String> {
         .filter(|(collections, _)| *collections > 0)
         .map(|(collections, place)| format!("{} {place}", count(collections)))
         .collect();
-    let unknown = (uncounted > 0).then(|| {
-        let places = counted(uncounted, "start or end").replace("start or ends", "starts or ends");
-        format!("counted at {places} of interpreters")
-    });
+    let unknown = counted(uncounted, "start or end").replace("start or ends", "starts or ends");
+    let unknown = format!("counted at {unknown} of interpreters");
     let all = counted(at_start.saturating_add(at_end), "collection");
-    let counts = (!places.is_empty())
-        .then(|| format!("{all} not recorded: {} of an interpreter", places.join(", ")));
-    match (counts, unknown) {
-        (None, Some(unknown)) => Some(format!("collections neither recorded nor {unknown}")),
-        (Some(counts), Some(unknown)) => Some(format!("{counts}; not {unknown}")),
-        (counts, None) => counts,
+    let counts = format!("{all} not recorded: {} of an interpreter", places.join(", "));
+    match (places.is_empty(), uncounted) {
+        (true, 0) => None,
+        (true, _) => Some(format!("collections neither recorded nor {unknown}")),
+        (false, 0) => Some(counts),
+        (false, _) => Some(format!("{counts}; not {unknown}")),
     }
 }
 
@@ -35,7 +33,7 @@ pub fn unseen_places(unseen: UnseenReport) -> Option<String> {
         .filter(|(collections, _)| *collections > 0)
         .map(|(collections, place)| format!("{} {place}", count(collections)))
         .collect();
-    (!places.is_empty()).then(|| places.join(", "))
+    if places.is_empty() { None } else { Some(places.join(", ")) }
 }
 
 #[cfg(test)]

@@ -42,13 +42,13 @@ pub fn variable(name: &str, effect: VariableEffect) -> Option<OsString> {
 /// A variable with the effect [`VariableEffect::Appearance`]; `None` if unset, empty or not UTF-8.
 pub fn text(name: &str) -> Option<String> {
     let value = variable(name, VariableEffect::Appearance)?.into_string().ok()?;
-    (!value.is_empty()).then_some(value)
+    if value.is_empty() { None } else { Some(value) }
 }
 
 /// A variable with the effect [`VariableEffect::Part`]; `None` if unset, empty or not UTF-8.
 pub fn part_of_work(name: &str) -> Option<String> {
     let value = variable(name, VariableEffect::Part)?.into_string().ok()?;
-    (!value.is_empty()).then_some(value)
+    if value.is_empty() { None } else { Some(value) }
 }
 
 /// The directory for temporary files: `TMPDIR`, or else `/tmp`.

@@ -23,8 +23,8 @@ pub(crate) fn wanted(
         && let Some(found) = FoundSettings::read(path)
     {
         let path = path.display();
-        let setting = found.setting.as_ref().filter(|_| number.is_none_or(|number| number == 1));
-        let setting = setting.cloned().with_context(|| format!("{path}: {}", nothing(&found)))?;
+        let setting = if let None | Some(1) = number { found.setting.clone() } else { None };
+        let setting = setting.with_context(|| format!("{path}: {}", nothing(&found)))?;
         print::message(format!("found in {path}: --gc {setting}"));
         return Ok(setting);
     }

@@ -57,7 +57,10 @@ impl LoadingCollections {
     fn of(processes: &[AppliedProcess], worth: f64) -> Option<Self> {
         const LEAST_NS: u64 = 100_000_000;
         let loading = |process: &AppliedProcess| {
-            let startup = process.startup.as_ref().filter(|_| process.steps > 0)?;
+            if process.steps == 0 {
+                return None;
+            }
+            let startup = process.startup.as_ref()?;
             Some(Self {
                 duration_ns: startup.duration_ns,
                 pause_ns: startup.all_pause_ns(),
@@ -67,7 +70,7 @@ impl LoadingCollections {
         let longest = processes.iter().filter_map(loading).max_by_key(|of| of.pause_ns)?;
         let share = longest.pause_ns as f64 / longest.duration_ns.max(1) as f64;
         let is_much = longest.pause_ns >= LEAST_NS && share > worth;
-        (is_much && longest.garbage <= LOADING.into()).then_some(longest)
+        if is_much && longest.garbage <= LOADING.into() { Some(longest) } else { None }
     }
 }
 
@@ -167,9 +170,10 @@ impl FoundSettings {
     /// Reads one; `None`: the file is none.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let mut bytes = Vec::new();
-        let file = open_regular(path).ok();
-        let mut file =
-            file.filter(|file| file.metadata().is_ok_and(|file| file.len() <= LARGEST))?;
+        let mut file = open_regular(path).ok()?;
+        if !file.metadata().is_ok_and(|file| file.len() <= LARGEST) {
+            return None;
+        }
         let mut head = [0; 64];
         let length = file.read(&mut head).ok()?;
         let head = head.get(..length)?;
@@ -179,7 +183,7 @@ impl FoundSettings {
         bytes.extend_from_slice(head);
         file.take(LARGEST).read_to_end(&mut bytes).ok()?;
         let found: Self = serde_json::from_slice(&bytes).ok()?;
-        (found.schema == SCHEMA).then_some(found)
+        if found.schema == SCHEMA { Some(found) } else { None }
     }
 
     /// The results as Python: the setting, and the change in forks; `None`: none was proven, and none frozen.

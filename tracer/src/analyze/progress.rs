@@ -75,8 +75,9 @@ impl TraceProgress<'_> {
 /// Size of a trace in bytes; `None` unless it is a file, also if it does not exist.
 fn size(path: &Path) -> Option<u64> {
     match path.metadata() {
-        Ok(found) => found.is_file().then_some(found.len()),
-        Err(_) => (path != Path::new("-")).then_some(0),
+        Ok(found) if found.is_file() => Some(found.len()),
+        Err(_) if path != Path::new("-") => Some(0),
+        _ => None,
     }
 }
 

@@ -163,7 +163,8 @@ impl SegmentReader {
             let segment = header.segment.as_ref()?;
             Some((segment.recording_started_ns, segment.recording_started_unix_ns))
         };
-        self.last.as_ref().is_some_and(|last| start(last) != start(header))
+        let Some(last) = &self.last else { return false };
+        start(last) != start(header)
     }
 
     /// The first header stands for all.
@@ -176,7 +177,7 @@ impl SegmentReader {
         self.read = OmittedPauses::default();
         self.first_ns.get_or_insert(header.started_ns);
         self.last = Some(header.clone());
-        is_first.then_some(header)
+        if is_first { Some(header) } else { None }
     }
 
     /// States pauses that were recorded between two segments and are in neither.
@@ -284,7 +285,7 @@ impl SegmentReader {
     /// Probes count hits of the whole recording: the remaining segments get a part, by time.
     fn scale_cost(&self, end: &mut TraceEnd) {
         let segment = self.last.as_ref().and_then(|header| header.segment.as_ref());
-        let Some((segment, first_ns)) = segment.zip(self.first_ns) else { return };
+        let (Some(segment), Some(first_ns)) = (segment, self.first_ns) else { return };
         let since = |start_ns: u64| duration_ns(start_ns, end.ended_ns);
         let (left, all) = (since(first_ns), since(segment.recording_started_ns).max(1));
         for probe in &mut end.probes {
@@ -343,13 +344,14 @@ fn note_clock(last: &TraceHeader, next: &TraceHeader) -> Option<String> {
     let expected = after(last.started_unix_ns, passed_ns);
     let step_ns = next.started_unix_ns.abs_diff(expected);
     let direction = if next.started_unix_ns > expected { "forward" } else { "back" };
-    (step_ns >= CLOCK_STEP_NS).then(|| {
-        format!(
-            "the clock of the day went {direction} by {} (set, or the machine slept); times within the \
+    if step_ns < CLOCK_STEP_NS {
+        return None;
+    }
+    Some(format!(
+        "the clock of the day went {direction} by {} (set, or the machine slept); times within the \
              recording are exact",
-            duration(step_ns)
-        )
-    })
+        duration(step_ns)
+    ))
 }
 
 /// Opens a segment. Only a file: the user did not name the directory's contents.

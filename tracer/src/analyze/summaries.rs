@@ -44,11 +44,9 @@ impl DistinctTraces {
         let source = summary.map(|header| &header.source);
         let of_file = || {
             let found = path.metadata().ok()?;
-            found.is_file().then_some(found.len())
+            if found.is_file() { Some(found.len()) } else { None }
         };
-        let Some(bytes) = source.map(|source| source.bytes).or_else(of_file) else {
-            return Ok(());
-        };
+        let Some(bytes) = source.map(|source| source.bytes).or_else(of_file) else { return Ok(()) };
         let known = self.known.entry(bytes).or_default();
         known.summarized |= summary.is_some();
         if !known.summarized {
@@ -83,22 +81,22 @@ fn sha256(path: &Path) -> Option<String> {
 /// # Errors
 /// The trace of a summary is still there, with another size.
 pub(super) fn check_current(summary: &Path, source: &SummarySource) -> anyhow::Result<()> {
-    let Ok(absolute) = std::path::absolute(summary) else {
-        return Ok(());
-    };
+    let Ok(absolute) = std::path::absolute(summary) else { return Ok(()) };
     let mut above = absolute.ancestors().skip(1).take(ABOVE);
     let found = above.find_map(|directory| {
         let found = directory.join(&source.file).metadata().ok()?;
         let of_segment = |(_, path): (u64, PathBuf)| path.metadata().map_or(0, |part| part.len());
         let bytes = match segments_in(&directory.join(&source.file)) {
-            segments if segments.is_empty() => found.is_file().then_some(found.len())?,
-            segments => segments.into_iter().map(of_segment).sum(),
+            segments if !segments.is_empty() => segments.into_iter().map(of_segment).sum(),
+            _ if found.is_file() => found.len(),
+            _ => return None,
         };
         Some((directory, bytes))
     });
-    let Some((directory, bytes)) = found.filter(|(_, bytes)| *bytes != source.bytes) else {
+    let Some((directory, bytes)) = found else { return Ok(()) };
+    if bytes == source.bytes {
         return Ok(());
-    };
+    }
     let output = absolute.parent().unwrap_or(directory);
     let output = output.strip_prefix(directory).unwrap_or(output);
     let output = if output == Path::new("") { Path::new(".") } else { output };
@@ -137,10 +135,11 @@ pub(crate) fn missing_ranks(
         _ => format!("of {ranks} or more"),
     };
     let rank = if missing == 1 { "rank" } else { "ranks" };
-    (missing > 0).then(|| {
-        anyhow::anyhow!(
-            "{rank} {}{more} ({of}): no trace and no summary; all figures are of the others",
-            named.join(", ")
-        )
-    })
+    if missing == 0 {
+        return None;
+    }
+    Some(anyhow::anyhow!(
+        "{rank} {}{more} ({of}): no trace and no summary; all figures are of the others",
+        named.join(", ")
+    ))
 }

@@ -201,7 +201,10 @@ fn planned(process: &AppliedProcess) -> String {
 
 /// Whether the settings changed nothing, as far as the process shows.
 fn nothing_to_gain(process: &AppliedProcess) -> Option<String> {
-    let after = process.after.as_ref().filter(|after| after.steps >= JUDGED)?;
+    let after = process.after.as_ref()?;
+    if after.steps < JUDGED {
+        return None;
+    }
     let ran = beyond(after.count(), process.planned.count());
     let is_quiet = process.most_waiting <= process.own_threshold;
     let freezes_only = process.planned.count() == 0 && process.frozen_objects.is_some();
@@ -274,10 +277,12 @@ fn memory(process: &AppliedProcess) -> String {
     }
     parts.extend(process.peak_rss_bytes.map(|peak| format!("peak {}", bytes(peak))));
     if let Some(frozen) = process.frozen_objects {
-        let left = process.frozen_objects_at_end.filter(|_| !process.taken_back);
-        let left = left.map_or(String::new(), |left| {
+        let left = if process.taken_back { None } else { process.frozen_objects_at_end };
+        let left = if let Some(left) = left {
             format!(", {} of them freed since", count(beyond(frozen, left)))
-        });
+        } else {
+            String::new()
+        };
         parts.push(format!("{} frozen{left}", counted(frozen, "object")));
     }
     if let (Some(start), Some(end)) =

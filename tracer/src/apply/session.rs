@@ -145,9 +145,7 @@ impl ApplySession {
         let (mut reports, mut bytes) = (0, 0);
         for name in self.folder.names() {
             let pid = name.strip_suffix(REPORT_SUFFIX);
-            let Some(pid) = pid.and_then(|pid| pid.parse().ok()) else {
-                continue;
-            };
+            let Some(pid) = pid.and_then(|pid| pid.parse().ok()) else { continue };
             reports += 1;
             if reports > MAX_PROCESSES || bytes >= MAX_REPORTS {
                 found.left_out += 1;
@@ -163,7 +161,7 @@ impl ApplySession {
             }
         }
         // Each has appended a byte.
-        let length = self.control.metadata().map_or(0, |control| control.len());
+        let length = if let Ok(control) = self.control.metadata() { control.len() } else { 0 };
         found.left_out += gctrace_units::beyond(gctrace_units::beyond(length, 1), reports);
         found.processes.sort_by_key(|process| (process.rank, process.pid));
         found

@@ -33,24 +33,27 @@ pub(super) fn append(path: &Path, comparison: &Comparison) -> anyhow::Result<()>
 
 fn row(comparison: &Comparison, now: SystemTime) -> String {
     let after = comparison.after.first();
-    let started_ns = after.and_then(|run| run.started_unix_ns);
-    let date =
-        started_ns.and_then(|ns| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(ns)));
-    let date = humantime::format_rfc3339_seconds(date.unwrap_or(now)).to_string();
-    let commit = after.and_then(|run| run.git_commit.as_deref());
-    let gc = |before: bool| {
-        let figure = comparison.figure(FigureId::GcShare);
-        let value = figure.and_then(|figure| if before { figure.before } else { figure.after });
-        value.map(crate::units::percent).or_dash()
+    let date = || {
+        let since = Duration::from_nanos(after?.started_unix_ns?);
+        SystemTime::UNIX_EPOCH.checked_add(since)
+    };
+    let date = humantime::format_rfc3339_seconds(date().unwrap_or(now)).to_string();
+    let commit = match after.and_then(|run| run.git_commit.as_deref()) {
+        Some(hash) => hash.chars().take(HASH).collect(),
+        None => "unknown".to_owned(),
+    };
+    let (gc_before, gc_after) = match comparison.figure(FigureId::GcShare) {
+        Some(figure) => (figure.before, figure.after),
+        None => (None, None),
     };
     let cells = [
         date.trim_end_matches('Z').replace('T', " "),
-        commit.map_or_else(|| "unknown".to_owned(), |hash| hash.chars().take(HASH).collect()),
+        commit,
         changed(comparison),
         step(&comparison.before),
         step(&comparison.after),
-        gc(true),
-        gc(false),
+        gc_before.map(crate::units::percent).or_dash(),
+        gc_after.map(crate::units::percent).or_dash(),
         comparison.verdict.sentence.clone(),
     ];
     let cells: Vec<String> = cells.iter().map(|text| cell(text)).collect();
@@ -77,15 +80,13 @@ fn changed(comparison: &Comparison) -> String {
 /// the parts of the run.
 fn step(runs: &[ComparedRun]) -> String {
     let means: Option<Vec<f64>> = runs.iter().map(|run| run.step_mean_ns).collect();
-    let Some(means) = means else {
-        return "-".to_owned();
-    };
+    let Some(means) = means else { return "-".to_owned() };
     let sd = match runs {
         [run] => run.step_sd_ns,
         _ => gctrace_stats::standard_deviation(&means),
     };
     let mean = gctrace_stats::mean(&means).unwrap_or_default();
-    let sd = sd.map_or_else(String::new, |sd| format!(" ± {:.3}", sd / 1e6));
+    let sd = if let Some(sd) = sd { format!(" ± {:.3}", sd / 1e6) } else { String::new() };
     format!("{:.3}{sd}", mean / 1e6)
 }
 

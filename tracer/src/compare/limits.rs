@@ -8,7 +8,10 @@ use gctrace_analysis::compare::{Comparison, ComparisonNote, Interval};
 /// Why the limits cannot be checked; `None` if they can.
 pub(super) fn unchecked(comparison: &Comparison, limits: &[ChangeLimit]) -> Option<&'static str> {
     let one_run = comparison.notes.contains(&ComparisonNote::OneRun);
-    (one_run && !limits.is_empty()).then_some(
+    if !one_run || limits.is_empty() {
+        return None;
+    }
+    Some(
         "limits not checked: --fail-if needs several runs on each side, as the noise between runs \
          is unknown (gctrace compare --fail-if LIMIT A... -- B...)",
     )

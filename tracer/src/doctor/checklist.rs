@@ -94,9 +94,12 @@ pub(super) fn draw(machine: &HostFacts, found: &FoundInterpreters) -> Checklist 
 fn hidden(count: usize, rights: &PrivilegeFacts) -> Option<CheckLine> {
     let line = CheckLine::note("processes", format!("{count} cannot be inspected"));
     let denied = PrivilegeError::from_facts(rights.clone());
-    let sudo_helps = denied.is_some_and(|denied| denied.sudo_helps());
-    (count > 0).then(|| {
-        if sudo_helps { line.with_fix("To inspect all of them: sudo gctrace doctor") } else { line }
+    Some(match denied {
+        _ if count == 0 => return None,
+        Some(denied) if denied.sudo_helps() => {
+            line.with_fix("To inspect all of them: sudo gctrace doctor")
+        }
+        _ => line,
     })
 }
 
@@ -167,7 +170,9 @@ fn rights(machine: &HostFacts) -> Vec<CheckLine> {
         }
     };
     let mut lines = vec![privileges];
-    lines.extend(denied.is_none().then(|| other_users(rights)));
+    if denied.is_none() {
+        lines.push(other_users(rights));
+    }
     lines.extend(machine.replaceable.as_ref().map(|writable| {
         let setup = shell_line(&[rights.executable.as_os_str(), "setup".as_ref()]);
         CheckLine::note("this file", writable.to_string()).with_fix(format!(
@@ -264,9 +269,7 @@ fn processor_counters(machine: &HostFacts) -> CheckLine {
         .iter()
         .filter_map(|(counter, there)| Some((*counter, there.as_ref().err()?)))
         .collect();
-    let Some((_, why)) = missing.first() else {
-        return CheckLine::ok(what, "all");
-    };
+    let Some((_, why)) = missing.first() else { return CheckLine::ok(what, "all") };
     if **why == CounterError::Denied {
         return CheckLine::new(CheckStatus::Unknown, what, "cannot be tested without privileges");
     }

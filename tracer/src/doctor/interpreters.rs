@@ -231,15 +231,14 @@ fn in_each(parent: &Path, seen_in: &'static str) -> Vec<(&'static str, PathBuf)>
 /// Files named `python`, `python3`, `python3.11`, `python3.13t` in a directory.
 fn pythons_in(directory: &Path) -> Vec<PathBuf> {
     let named = |file: &PathBuf| {
-        file.file_name().and_then(|name| name.to_str()).is_some_and(is_python_name)
+        let Some(name) = file.file_name() else { return false };
+        name.to_str().is_some_and(is_python_name)
     };
     entries(directory).into_iter().filter(named).collect()
 }
 
 fn is_python_name(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix("python") else {
-        return false;
-    };
+    let Some(rest) = name.strip_prefix("python") else { return false };
     let version = rest.strip_suffix(['t', 'd']).unwrap_or(rest);
     version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && !version.starts_with('2')
 }
@@ -253,7 +252,8 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 
 /// Executables and libpythons have `python` in their names; other libraries are skipped.
 fn may_be_python(file: &Path) -> bool {
-    file.file_name().is_some_and(|name| name.to_string_lossy().contains("python"))
+    let Some(name) = file.file_name() else { return false };
+    name.to_string_lossy().contains("python")
 }
 
 fn is_script(file: &Path) -> bool {
@@ -308,9 +308,7 @@ fn add_process(
 
 /// Whether a file contains a collector; each file is read only once.
 fn holds_collector(known: &mut HashMap<FileIdentity, bool>, candidate: &MappedFile) -> bool {
-    let Ok(file) = identity(&candidate.openable) else {
-        return false;
-    };
+    let Ok(file) = identity(&candidate.openable) else { return false };
     let known = known.entry(file);
     *known.or_insert_with(|| is_collector(&candidate.openable))
 }

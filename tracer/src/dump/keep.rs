@@ -29,7 +29,7 @@ pub(super) fn run(directory: &Path) -> anyhow::Result<u8> {
             shell_line(&[Path::new("gctrace"), Path::new("analyze"), directory])
         )
     })?;
-    let before = kept_in(directory).last().map_or(0, |(number, _)| *number);
+    let before = if let Some((number, _)) = kept_in(directory).last() { *number } else { 0 };
     let pid = recorder.pid;
     match recorder.ask_to_keep() {
         Ok(()) => {}

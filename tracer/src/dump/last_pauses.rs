@@ -133,10 +133,13 @@ fn in_directory(pid: u32, recorder: &FoundRecorder, until: Instant) -> Option<Re
     let last = |pause: Pause| LastPause {
         ago_ns: gctrace_units::duration_ns(pause.end_ns, now_ns),
         duration_ns: pause.duration_ns(),
-        generation: (pause.generation <= 2).then_some(pause.generation),
+        generation: if pause.generation <= 2 { Some(pause.generation) } else { None },
         collected: pause.collected,
     };
-    is_recorded.then(|| RecordedPauses {
+    if !is_recorded {
+        return None;
+    }
+    Some(RecordedPauses {
         directory: recorder.directory.display().to_string(),
         pauses: pauses.into_iter().map(last).collect(),
     })

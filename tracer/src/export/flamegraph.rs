@@ -105,7 +105,7 @@ pub(super) fn write_collapsed(
 fn lines<'a>(processes: &'a [ExportedProcess<'_>]) -> impl Iterator<Item = String> + 'a {
     let several = processes.len() > 1;
     processes.iter().flat_map(move |process| {
-        let root = several.then(|| separated(&process.name));
+        let root = if several { Some(separated(&process.name)) } else { None };
         process.stacks.iter().map(move |stack| {
             let frames = stack.frames.iter().map(|frame| separated(&frame_name(frame)));
             let names: Vec<String> = root.iter().cloned().chain(frames).collect();

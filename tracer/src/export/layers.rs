@@ -78,8 +78,8 @@ impl LayerLines {
             return;
         }
         let rank = self.ranks.get(&layers.pid).copied().or(self.rank);
-        let rank = rank.map_or(String::new(), |rank| rank.to_string());
-        let epoch = layers.epoch.map_or(String::new(), |epoch| epoch.to_string());
+        let rank = if let Some(rank) = rank { rank.to_string() } else { String::new() };
+        let epoch = if let Some(epoch) = layers.epoch { epoch.to_string() } else { String::new() };
         let start = format!("{},{epoch},{rank},{}", layers.step, layers.pid);
         let rows = match layers.rows {
             Some(rows) => self.last.entry(layers.pid).insert_entry(rows).into_mut(),

@@ -57,8 +57,8 @@ pub(super) fn run(config: &ExportArgs) -> anyhow::Result<u8> {
         items.is_ok_and(|items| distinct.add(path, items.summary()).is_ok())
     });
     let has_gpu_times = analysis.timelines().iter().any(|timeline| timeline.has_gpu_times());
-    let report = has_gpu_times.then(|| render::report(&mut analysis));
-    let idle = report.and_then(|report| report.gpu).map_or(Vec::new(), |gpu| gpu.idle);
+    let gpu = if has_gpu_times { render::report(&mut analysis).gpu } else { None };
+    let idle = if let Some(gpu) = gpu { gpu.idle } else { Vec::new() };
     output(config, &|out| write(&analysis, &idle, &traces, out))?;
     Ok(code)
 }
@@ -258,7 +258,7 @@ impl<'a> TimelineTracks<'a> {
                 gap.causes.iter().map(|part| (part.cause.to_string(), part.time_ns)).collect();
             let all: Vec<String> =
                 causes.iter().map(|(cause, time_ns)| format!("{cause}: {time_ns} ns")).collect();
-            let name = causes.first().map_or("idle", |(cause, _)| cause);
+            let name = if let Some((cause, _)) = causes.first() { cause } else { "idle" };
             self.packets.slice(
                 track,
                 &Slice {
@@ -283,9 +283,7 @@ impl<'a> TimelineTracks<'a> {
         let mut foreign = ForeignTimes::default();
         let progress = analyze::ReadProgress::new(std::slice::from_ref(&path));
         let done = items.each(&mut progress.trace(), |item| {
-            let DecodedItem::Record(record) = item else {
-                return Ok(());
-            };
+            let DecodedItem::Record(record) = item else { return Ok(()) };
             match &record {
                 Record::Frame(frame) => {
                     lines.insert(frame.id, line(frame, &lines));
@@ -324,9 +322,13 @@ impl<'a> TimelineTracks<'a> {
         let track = self.track(process, TrackKind::Pauses(tid))?;
         let examined_ns = pause.duration_ns() - without.duration_ns() - called_ns;
         let number = |key, value: Option<u64>| Some((key, Note::Number(value?)));
-        let known = pause.generation != Pause::UNKNOWN_GENERATION;
+        let above_0 = |key, value| if value > 0 { Some((key, Note::Number(value))) } else { None };
+        let end = ("ended", Note::Text("by the end of its thread"));
         let notes = [
-            number("generation", known.then_some(pause.generation.into())),
+            match pause.generation {
+                Pause::UNKNOWN_GENERATION => None,
+                known => Some(("generation", Note::Number(known.into()))),
+            },
             Some(("reason", Note::Text(pause.reason.as_ref()))),
             stack.map(|stack| ("line", Note::Text(&stack.text))),
             number("collected", pause.collected),
@@ -334,9 +336,9 @@ impl<'a> TimelineTracks<'a> {
             number("objects", pause.heap_objects.or(pause.oldest_objects)),
             number("freed bytes", pause.freed_bytes),
             number("CPU ns", pause.cpu_ns),
-            number("called ns", Some(called_ns).filter(|time_ns| *time_ns > 0)),
-            number("examining ns", Some(examined_ns).filter(|time_ns| *time_ns > 0)),
-            pause.unfinished.then_some(("ended", Note::Text("by the end of its thread"))),
+            above_0("called ns", called_ns),
+            above_0("examining ns", examined_ns),
+            if pause.unfinished { Some(end) } else { None },
         ];
         let start_ns = self.clock.time(on_clock, without.start_ns);
         let causes = self.delays.get(&(process, start_ns));
@@ -405,7 +407,7 @@ impl<'a> TimelineTracks<'a> {
         let command = if command.is_empty() { "process".to_owned() } else { command };
         let of = if self.many_traces { format!("#{} ", trace + 1) } else { String::new() };
         let rank = self.ranks.get(&process);
-        let rank = rank.map_or(String::new(), |rank| format!("rank {rank}: "));
+        let rank = if let Some(rank) = rank { format!("rank {rank}: ") } else { String::new() };
         let name = clean_name(&format!("{of}{rank}{command} ({pid})"));
         let added = self.packets.process(pid, &name)?;
         self.processes.insert(process, added);

@@ -126,9 +126,11 @@ fn duration(time: Duration) -> String {
 
 fn write(config: &TakeHeapArgs, graph: &HeapGraph, notes: &[String]) -> anyhow::Result<()> {
     let header = &graph.header;
-    let stopped = header.stopped_ns.map_or_else(String::new, |stopped| {
+    let stopped = if let Some(stopped) = header.stopped_ns {
         format!("stopped for {} (measured); ", units::duration(stopped))
-    });
+    } else {
+        String::new()
+    };
     print::message(format!(
         "{stopped}{}, {}",
         units::counted(graph.nodes.len() as u64, "object"),

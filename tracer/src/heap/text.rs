@@ -257,7 +257,7 @@ fn of_container(object: &HeapObject) -> String {
 }
 
 fn diff(diff: &DiffAnswer) -> Vec<Block> {
-    let heaps = diff.types.first().map_or(2, |row| row.heaps.len());
+    let heaps = if let Some(row) = diff.types.first() { row.heaps.len() } else { 2 };
     let names = NAMES.get(..heaps).unwrap_or(&NAMES);
     let last = names.last().copied().unwrap_or("B");
     let born = match heaps {
@@ -276,7 +276,7 @@ fn diff(diff: &DiffAnswer) -> Vec<Block> {
     let mut table = Table::of(changed);
     for (index, name) in names.iter().enumerate() {
         table = table.right(name, |row| {
-            row.heaps.get(index).map_or_else(String::new, |heap| count(heap.objects))
+            if let Some(heap) = row.heaps.get(index) { count(heap.objects) } else { String::new() }
         });
     }
     let table = table

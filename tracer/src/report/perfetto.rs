@@ -156,7 +156,7 @@ impl ServedTimeline {
     fn is_for_us(&self, head: &str) -> bool {
         let host = head.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("host").then_some(value.trim())
+            if name.eq_ignore_ascii_case("host") { Some(value.trim()) } else { None }
         });
         host == Some(self.address.to_string().as_str())
     }

@@ -118,9 +118,10 @@ fn place(snapshot: &Snapshot, process: &ProcessFigures) -> String {
     } else if snapshot.processes.len() > 1 {
         words.push(rank_or_pid(process.rank, process.pid));
     }
-    let detail = snapshot.detail.as_ref();
-    let lines = detail.filter(|detail| detail.pid == process.pid);
-    if let Some(LineFigures { line, .. }) = lines.and_then(|detail| detail.lines.first()) {
+    if let Some(detail) = &snapshot.detail
+        && detail.pid == process.pid
+        && let Some(LineFigures { line, .. }) = detail.lines.first()
+    {
         let file = text::file_name(&line.file);
         let number = line.line.map_or(String::new(), |number| format!(":{number}"));
         words.push(format!("{file}{number} {}", line.function));
@@ -131,7 +132,9 @@ fn place(snapshot: &Snapshot, process: &ProcessFigures) -> String {
 /// GPU utilization of the process as measured by CUPTI, or else of the whole GPU by NVML, marked `~`.
 fn gpu(snapshot: &Snapshot, process: &ProcessFigures) -> Option<String> {
     let busy = process.gpus.iter().filter_map(|gpu| gpu.busy).next();
-    if let Some(busy) = busy.filter(|busy| busy.window_ns > 0) {
+    if let Some(busy) = busy
+        && busy.window_ns > 0
+    {
         return Some(format!("{:.0}%", busy.busy_ns as f64 * 100.0 / busy.window_ns as f64));
     }
     let gpus = process.gpus.iter().find(|gpu| gpu.by_nvml)?;

@@ -139,7 +139,10 @@ impl CommandOutput {
 
     /// The last lines of a file that was asked for.
     pub(super) fn end(&self) -> Option<String> {
-        let shown = self.shown.as_ref().filter(|_| self.temporary.is_none())?;
+        if self.temporary.is_some() {
+            return None;
+        }
+        let shown = self.shown.as_ref()?;
         end_of(shown.file.as_ref().ok()?)
     }
 }
@@ -175,7 +178,8 @@ fn end_of(file: &File) -> Option<String> {
         let last = line.rsplit('\r').next().unwrap_or(line);
         format!("    {}", clean::line(last))
     });
-    Some(shown.collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
+    let text = shown.collect::<Vec<_>>().join("\n");
+    if text.is_empty() { None } else { Some(text) }
 }
 
 #[cfg(test)]

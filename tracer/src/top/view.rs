@@ -129,7 +129,7 @@ impl View {
     ) -> io::Result<Self> {
         let (wake, ended) = (Arc::new(event()?), Arc::new(event()?));
         // Messages that go to a file do not disturb the screen.
-        let diversion = print::errors_on_terminal().then(log::divert);
+        let diversion = if print::errors_on_terminal() { Some(log::divert()) } else { None };
         let terminal = Terminal::enter(prepared)?;
         let descriptor: OwnedFd = wake.as_fd().try_clone_to_owned()?;
         let screen = ViewScreen::new(shared, config, terminal, Arc::new(descriptor))?;
@@ -164,9 +164,7 @@ impl View {
     }
 
     fn finish(&mut self) -> Result<(), ViewError> {
-        let Some(thread) = self.thread.take() else {
-            return Ok(());
-        };
+        let Some(thread) = self.thread.take() else { return Ok(()) };
         // Writing 1 to an eventfd cannot overflow here.
         let _ = self.wake.write(1);
         if !self.has_ended(PATIENCE_MS) {

@@ -30,7 +30,7 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
     let searched = auto::search(&search, &tuner.invoker, Verbosity::Quiet, |processes, _| {
         let found = Found::of(processes);
         let by_now = found.as_ref().map(|found| report(tuner, found));
-        let steps = found.as_ref().map_or(0, |found| found.process.steps);
+        let steps = if let Some(found) = &found { found.process.steps } else { 0 };
         progress.update(tuner, steps, "step", by_now.as_ref());
         tuner.is_over_budget()
             || found.is_some_and(|found| found.search.state == AutoState::Stopped)
@@ -65,10 +65,10 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
 fn why_nothing(processes: &[AppliedProcess]) -> String {
     let with_steps = processes.iter().filter(|process| process.steps > 0);
     let mut whys = with_steps.filter_map(|process| process.auto.as_ref()?.unsupported.clone());
-    whys.next().map_or_else(
-        || "the command has no steps that gctrace knows".to_owned(),
-        |why| format!("settings cannot take turns in the command: {why}"),
-    )
+    let Some(why) = whys.next() else {
+        return "the command has no steps that gctrace knows".to_owned();
+    };
+    format!("settings cannot take turns in the command: {why}")
 }
 
 fn no_steps(tuner: &Tuner<'_>, processes: &[AppliedProcess]) -> String {
@@ -118,7 +118,7 @@ impl<'a> Found<'a> {
             let compares = (process.steps > 0 || search.by_time)
                 && search.unsupported.is_none()
                 && search.leader.is_none();
-            compares.then_some((process, search))
+            if compares { Some((process, search)) } else { None }
         });
         let pairs = |search: &AutoReport| search.compared.first().map_or(0, |first| first.pairs);
         let (process, search) =
@@ -154,7 +154,7 @@ fn report(tuner: &Tuner<'_>, found: &Found<'_>) -> TuneReport {
         agent_ns: process.agent_ns.checked_div(process.steps),
         ..TuneReport::judged(TuneMethod::Blocks, unit, tuner.config.measure, settings)
     };
-    let pairs = first.map_or(0, |first| first.pairs);
+    let pairs = if let Some(first) = first { first.pairs } else { 0 };
     let count = report.settings.len() as u64;
     report.needed_steps = match pairs {
         ..NEEDED_PAIRS => {
@@ -171,12 +171,13 @@ fn tuned(
     first: Option<&ComparedSetting>,
     compared: Option<&ComparedSetting>,
 ) -> TunedSetting {
-    let pairs = compared.map_or(0, |one| one.pairs);
-    let measured = compared.filter(|_| pairs > 0);
+    let pairs = if let Some(one) = compared { one.pairs } else { 0 };
+    let measured = if pairs > 0 { compared } else { None };
     let difference = |of: fn(&ComparedSetting) -> (AutoDifference, u64)| {
         let ((found, _), (_, first_ns)) = (of(compared?), of(first?));
         measured_difference(found, first_ns)
     };
+    let few = TuneRefusal::FewPairs { pairs, needed: NEEDED_PAIRS };
     TunedSetting {
         setting: name,
         pairs,
@@ -189,8 +190,7 @@ fn tuned(
         wall_difference: difference(|one| (one.differences.wall, one.wall_ns)),
         cpu_difference: difference(|one| (one.differences.cpu, one.cpu_ns)),
         computed_share: compared.and_then(|one| one.differences.computed_share),
-        refused: (first.is_some() && pairs < NEEDED_PAIRS)
-            .then_some(TuneRefusal::FewPairs { pairs, needed: NEEDED_PAIRS }),
+        refused: if first.is_some() && pairs < NEEDED_PAIRS { Some(few) } else { None },
     }
 }
 

@@ -69,14 +69,16 @@ impl ProgramRun {
 
     fn frees_nothing(&self) -> bool {
         let few = NEXT_TO_NOTHING_PER_S as f64 * self.cpu_s;
-        self.garbage.is_some_and(|garbage| (garbage as f64) < few)
+        let Some(garbage) = self.garbage else { return false };
+        (garbage as f64) < few
     }
 
     /// Whether the garbage of collections may wait for the end of the run.
     fn may_keep_all(&self) -> bool {
         let more = self.limit_bytes().zip(self.peak_bytes).map(|(limit, peak)| limit - peak);
         let waiting = self.garbage.map(|garbage| times(garbage, EACH));
-        more.zip(waiting).is_some_and(|(more, waiting)| waiting <= more)
+        let Some((more, waiting)) = more.zip(waiting) else { return false };
+        waiting <= more
     }
 }
 
@@ -101,15 +103,23 @@ pub(super) fn candidates(run: &ProgramRun) -> Vec<GcSetting> {
         texts.push("freeze-forks");
     }
     if run.is_asked() {
-        texts.extend(run.has_steps.then_some(FROZEN));
+        if run.has_steps {
+            texts.push(FROZEN);
+        }
     } else if run.frees_nothing() {
         texts.extend([OFF, RARE]);
-        texts.extend(run.has_steps.then_some([BOTH, FROZEN]).into_iter().flatten());
+        if run.has_steps {
+            texts.extend([BOTH, FROZEN]);
+        }
         texts.push(RARER);
     } else {
         texts.extend([RARER, RARE]);
-        texts.extend(run.has_steps.then_some([FROZEN, BOTH]).into_iter().flatten());
-        texts.extend(run.may_keep_all().then_some(OFF));
+        if run.has_steps {
+            texts.extend([FROZEN, BOTH]);
+        }
+        if run.may_keep_all() {
+            texts.push(OFF);
+        }
     }
     texts.into_iter().filter_map(|text| text.parse().ok()).collect()
 }

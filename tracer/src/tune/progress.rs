@@ -16,7 +16,7 @@ impl TuneProgress {
     pub(super) fn new(tuner: &Tuner<'_>) -> Self {
         let is_shown = print::errors_on_terminal() && tuner.verbosity >= Default::default();
         let seconds = tuner.config.budget.as_secs().max(1);
-        Self { bar: is_shown.then(|| bar(seconds)) }
+        Self { bar: if is_shown { Some(bar(seconds)) } else { None } }
     }
 
     /// Shows the progress: `1,250 steps, 24 pairs, +-1.2 %`.

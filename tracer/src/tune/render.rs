@@ -71,7 +71,9 @@ fn basis(report: &TuneReport) -> String {
             TuneMethod::Runs => format!("; {}, the slowest", counted(report.ranks, "rank")),
         };
     }
-    if let Some(agent_ns) = report.agent_ns.filter(|_| report.unit == TuneUnit::Step) {
+    if report.unit == TuneUnit::Step
+        && let Some(agent_ns) = report.agent_ns
+    {
         text += &format!(". gctrace took {} per step", duration(agent_ns));
     }
     text + "."
@@ -129,7 +131,7 @@ fn difference(found: &MeasuredDifference) -> String {
 
 fn verdict(report: &TuneReport) -> String {
     let unit = unit(report);
-    let first = report.settings.first().map_or("", |first| first.setting.as_str());
+    let first = if let Some(first) = report.settings.first() { first.setting.as_str() } else { "" };
     let best = report.best.as_ref().and_then(|best| {
         let is_best = |setting: &&TunedSetting| setting.setting == *best;
         let setting = report.settings.iter().skip(1).find(is_best)?;
@@ -157,7 +159,7 @@ fn verdict(report: &TuneReport) -> String {
             format!("Keep {first}: no setting is faster, and some are slower.")
         }
         (TuneOutcome::Refused, _) => {
-            let best = report.guess().filter(|_| report.method == TuneMethod::Runs);
+            let best = if report.method == TuneMethod::Runs { report.guess() } else { None };
             let guess = best.map(|best| format!(" Best guess, of one run: {}.", best.setting));
             format!("No verdict.{}", if_known(guess))
         }
@@ -184,7 +186,10 @@ fn beside(report: &TuneReport) -> Option<String> {
         Some(format!("{} {}", setting.setting, difference(setting.difference(other)?)))
     });
     let differences: Vec<String> = differences.collect();
-    (!differences.is_empty()).then(|| format!("By {clock}: {}.", differences.join("; ")))
+    if differences.is_empty() {
+        return None;
+    }
+    Some(format!("By {clock}: {}.", differences.join("; ")))
 }
 
 /// Settings that may be as fast as the best: their intervals reach to its mean.

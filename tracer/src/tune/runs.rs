@@ -93,7 +93,8 @@ pub(super) fn seek(tuner: &Tuner<'_>, first: Option<TunedRun>) -> anyhow::Result
             }
         }
     }
-    let Some(first) = seen.of_settings.first().and_then(|runs| runs.first()) else { return Ok(0) };
+    let Some(runs) = seen.of_settings.first() else { return Ok(0) };
+    let Some(first) = runs.first() else { return Ok(0) };
     let (program, wall_ns) = (first.program.clone(), first.whole.wall_ns);
     let is_little =
         first.whole.collecting_ns.zip(first.whole.cpu_ns).is_some_and(|(ns, all)| ns < WORTH * all);
@@ -226,7 +227,7 @@ impl ComparedRuns {
         limit_bytes: Option<u64>,
     ) -> anyhow::Result<Option<u8>> {
         let Some(setting) = self.settings.get(at) else { return Ok(None) };
-        let limit_bytes = limit_bytes.filter(|_| at > 0);
+        let limit_bytes = if at > 0 { limit_bytes } else { None };
         match run(tuner, setting, limit_bytes)? {
             RunEnd::Failed(code) => return Ok(Some(code)),
             RunEnd::Run(run) => self.add(tuner, at, *run),
@@ -330,7 +331,7 @@ fn run(tuner: &Tuner<'_>, setting: &GcSetting, limit_bytes: Option<u64>) -> anyh
         if let Some(ended) = command.wait_a_little(LOOK_EVERY_MS)? {
             break ended;
         }
-        let Some(limit) = limit_bytes.filter(|_| too_much.is_none()) else { continue };
+        let (true, Some(limit)) = (too_much.is_none(), limit_bytes) else { continue };
         let processes = command.session.processes().processes;
         let rss = processes.iter().filter(|process| !process.ended);
         let rss = sum(rss.filter_map(|process| process.rss_bytes_at_end));
@@ -433,7 +434,7 @@ fn children_cpu() -> anyhow::Result<Duration> {
 fn peak_rss(processes: &[AppliedProcess]) -> Option<u64> {
     let peaks: Option<Vec<u64>> = processes.iter().map(|process| process.peak_rss_bytes).collect();
     let sum = sum(peaks?);
-    (sum > 0).then_some(sum)
+    if sum > 0 { Some(sum) } else { None }
 }
 
 /// CPU time of all processes, except for gctrace's own code in them: it works most where collections are many.
@@ -441,7 +442,7 @@ fn whole(processes: &[AppliedProcess], wall: Duration, cpu: Duration) -> Measure
     let sums: Vec<&CollectionSums> = processes.iter().flat_map(all_sums).collect();
     let of = |part: fn(&CollectionSums) -> u64| -> Option<f64> {
         let all = sums.iter().map(|sums| part(sums) as f64).sum();
-        (!processes.is_empty()).then_some(all)
+        if processes.is_empty() { None } else { Some(all) }
     };
     let agent_ns: f64 = processes.iter().map(|process| process.agent_ns as f64).sum();
     Measured {

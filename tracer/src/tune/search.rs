@@ -33,8 +33,7 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<SearchedRun> {
         tuner.is_over_budget() || auto::is_known(processes, elapsed)
     })?;
     let processes = searched.command.session.processes().processes;
-    let ended_well =
-        searched.ended.flatten().map(CommandEnd::exit_code).is_some_and(|code| code == 0);
+    let ended_well = searched.ended.flatten().map(CommandEnd::exit_code) == Some(0);
     let is_known =
         searched.found.is_proven() || auto::is_known(&processes, tuner.started.elapsed());
     if ended_well && !is_known && !tuner.is_over_budget() {

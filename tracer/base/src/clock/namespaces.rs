@@ -25,12 +25,13 @@ pub fn own_ahead_ns() -> Option<i64> {
     let pid = std::process::id();
     if PID.load(Ordering::Acquire) != pid {
         let own = namespace("self", "time");
-        let ahead_ns = own.map_or(Some(0), |own| ahead(own, "self"));
+        let ahead_ns = if let Some(own) = own { ahead(own, "self") } else { Some(0) };
         let ahead_ns = ahead_ns.or_else(|| all_ahead_ns().get(&own?).copied());
         AHEAD_NS.store(ahead_ns.unwrap_or(UNKNOWN), Ordering::Relaxed);
         PID.store(pid, Ordering::Release);
     }
-    Some(AHEAD_NS.load(Ordering::Relaxed)).filter(|ahead_ns| *ahead_ns != UNKNOWN)
+    let ahead_ns = AHEAD_NS.load(Ordering::Relaxed);
+    if ahead_ns != UNKNOWN { Some(ahead_ns) } else { None }
 }
 
 /// The clocks of other processes.
@@ -59,8 +60,10 @@ impl ProcessClocks {
             return own_ahead_ns().or(Some(0));
         }
         own_ahead_ns()?;
-        let found = ahead(id, &process);
-        found.or_else(|| self.scanned.get_or_insert_with(all_ahead_ns).get(&id).copied())
+        match ahead(id, &process) {
+            None => self.scanned.get_or_insert_with(all_ahead_ns).get(&id).copied(),
+            found => found,
+        }
     }
 }
 

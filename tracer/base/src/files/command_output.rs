@@ -95,7 +95,7 @@ fn temporary() -> tempfile::Builder<'static, 'static> {
 /// that `written` writes to: root does not read a file that a user has put in its place.
 pub fn read_command_output(path: &Path, written: &File, invoker: &Invoker) -> io::Result<File> {
     let open = || system::open_for_reading(path);
-    let file = crate::invoker::act_as(invoker, open).and_then(|opened| opened)?;
+    let file = crate::invoker::act_as(invoker, open)??;
     let (ours, found) = (written.metadata()?, file.metadata()?);
     let is_same = (ours.dev(), ours.ino()) == (found.dev(), found.ino());
     if found.is_file() && is_same {

@@ -113,7 +113,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// or cannot be read.
 pub fn read_small(path: &Path, most: u64) -> Option<Vec<u8>> {
     let bytes = read_head(path, most + 1)?;
-    (bytes.len() as u64 <= most).then_some(bytes)
+    if bytes.len() as u64 <= most { Some(bytes) } else { None }
 }
 
 /// The first `most` bytes of a regular file; `None` if it is of another kind or cannot be read.

@@ -47,7 +47,7 @@ pub(super) fn unnamed(folder: &Path, append: bool, mode: u32) -> Option<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).append(append).mode(mode).custom_flags(libc::O_TMPFILE);
     let file = options.open(folder).ok()?;
-    Path::new(&descriptor(&file)).exists().then_some(file)
+    if Path::new(&descriptor(&file)).exists() { Some(file) } else { None }
 }
 
 /// Gives a name to a file that has none.
@@ -108,7 +108,7 @@ pub(super) fn named_by_command<'a>(path: &Path, command: &'a [OsString]) -> Opti
             !bytes.is_empty() && OutputPath::of(Path::new(OsStr::from_bytes(bytes))).is(&place)
         };
         let same = names(word.as_bytes()) || value.is_some_and(names);
-        same.then_some(word.as_os_str())
+        if same { Some(word.as_os_str()) } else { None }
     })
 }
 

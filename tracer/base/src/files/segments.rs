@@ -31,7 +31,7 @@ pub fn segments_in(directory: &Path) -> Vec<(u64, PathBuf)> {
 fn number(path: &Path) -> Option<u64> {
     let digits = path.file_name()?.to_str()?.strip_suffix(ENDING)?;
     let is_number = digits.len() >= DIGITS && digits.bytes().all(|digit| digit.is_ascii_digit());
-    is_number.then(|| digits.parse().ok()).flatten()
+    if is_number { digits.parse().ok() } else { None }
 }
 
 /// Name of a segment.

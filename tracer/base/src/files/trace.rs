@@ -74,9 +74,7 @@ impl NewTrace {
     /// # Errors
     /// The file cannot get its name: another program has created one of that name.
     pub fn appear(&mut self, option: &'static str) -> Result<(), FileError> {
-        let Some(made) = self.made.as_mut().filter(|made| made.is_unnamed) else {
-            return Ok(());
-        };
+        let Some(made) = self.made.as_mut().filter(|made| made.is_unnamed) else { return Ok(()) };
         let named = as_invoker(&made.invoker, || match system::name(&self.file, &made.at) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(FileFailure::Refused(IN_USE.to_owned()))
@@ -94,12 +92,8 @@ impl NewTrace {
     /// A rename failed; the new trace then stays at its temporary path.
     pub fn keep(mut self) -> Result<Option<PathBuf>, FileError> {
         self.appear("-o")?;
-        let Some(made) = self.made.take() else {
-            return Ok(None);
-        };
-        let Some(name) = made.replaces else {
-            return Ok(None);
-        };
+        let Some(made) = self.made.take() else { return Ok(None) };
+        let Some(name) = made.replaces else { return Ok(None) };
         let old = with_old(&name);
         let renamed = as_invoker(&made.invoker, || {
             std::fs::rename(&name, &old)?;
@@ -114,9 +108,7 @@ impl NewTrace {
 
 impl Drop for NewTrace {
     fn drop(&mut self) {
-        let Some(made) = self.made.take() else {
-            return;
-        };
+        let Some(made) = self.made.take() else { return };
         // The new file has no content that could be lost.
         let _ = as_invoker(&made.invoker, || {
             let (ours, found) = (self.file.metadata()?, std::fs::symlink_metadata(&made.at)?);
@@ -163,7 +155,7 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
             let is_new = std::fs::symlink_metadata(path).is_err();
             let unnamed = is_new.then(|| system::unnamed(folder_of(path), false, system::MODE));
             let unnamed = unnamed.flatten();
-            let made = is_new.then(|| (path.to_owned(), None, unnamed.is_some()));
+            let made = if is_new { Some((path.to_owned(), None, unnamed.is_some())) } else { None };
             let file = match unnamed {
                 Some(file) => file,
                 None => system::open(path, false)?,

@@ -231,12 +231,10 @@ impl<'a> PacketWriter<'a> {
 
     /// The row of a track that an interval is drawn in, and whether it fits there.
     fn row(&mut self, track: TrackId, start_ns: u64, end_ns: u64) -> io::Result<(u64, bool)> {
-        let Some(found) = self.tracks.get_mut(track.0) else {
-            return Ok((0, false));
-        };
+        let Some(found) = self.tracks.get_mut(track.0) else { return Ok((0, false)) };
         if let Some(row) = found.rows.iter_mut().find_map(|row| {
             let fits = row.takes(start_ns, end_ns);
-            fits.then_some(row.uuid)
+            if fits { Some(row.uuid) } else { None }
         }) {
             return Ok((row, true));
         }

@@ -128,9 +128,7 @@ impl<'config> HeapCallbacks<'config> {
 
     /// Accepts every connection that waits.
     fn accept(&mut self) {
-        let Some(listener) = &self.listener else {
-            return;
-        };
+        let Some(listener) = &self.listener else { return };
         loop {
             match listener.accept() {
                 Ok(Some(connection)) if self.owner.accepts(connection.pid, connection.uid) => {
@@ -166,9 +164,7 @@ impl<'config> HeapCallbacks<'config> {
     /// Reads the process with the most full collections through, unless that was recent: parts known in advance need
     /// not be found while it waits.
     fn read_ahead(&mut self) {
-        let Some((_, pid, _)) = &self.seen.most else {
-            return;
-        };
+        let Some((_, pid, _)) = &self.seen.most else { return };
         let start = Instant::now();
         let has_started = std::mem::take(&mut self.seen.has_started);
         let heap = match self.prepared.take() {
@@ -249,9 +245,11 @@ impl<'config> HeapCallbacks<'config> {
             duration(left.duration_since(start)),
         ));
         let copied = heap.copied_collections().filter(|number| *number != count);
-        let copied = copied.map_or_else(String::new, |number| {
+        let copied = if let Some(number) = copied {
             format!(" (by gctrace's count; the interpreter's own is {number})")
-        });
+        } else {
+            String::new()
+        };
         graph.header.notes.push(format!(
             "Taken at the end of full collection {count}{copied}; gctrace's entry in gc.callbacks, a \
              builtin_function_or_method with its PyCapsule, is part of this heap"

@@ -93,10 +93,12 @@ fn wait(listener: &TcpListener, stop: &EventFd, connections: &VecDeque<HttpConne
     ];
     descriptors.extend(connections.iter().map(HttpConnection::awaited));
     let deadline = connections.iter().map(HttpConnection::deadline).min();
-    let limit = deadline.map_or(PollTimeout::NONE, |deadline| {
+    let limit = if let Some(deadline) = deadline {
         let left = deadline.saturating_duration_since(Instant::now());
         PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-    });
+    } else {
+        PollTimeout::NONE
+    };
     match poll(&mut descriptors, limit) {
         Ok(_) => descriptors[0].any() == Some(true),
         Err(Errno::EINTR) => false,
@@ -221,7 +223,7 @@ fn answer(request: &Request<'_, '_>, site: &mut MetricsSite) -> Answer {
             "gctrace listens on localhost only: use an IP address or localhost as host name\n",
         );
     }
-    let path = path.split_once(['?', '#']).map_or(path, |(path, _)| path);
+    let path = if let Some((path, _)) = path.split_once(['?', '#']) { path } else { path };
     match (request.method, path) {
         (Some("GET" | "HEAD"), "/metrics") => metrics(|| site.pages.page()),
         (Some("GET" | "HEAD"), "/") => ("200 OK", HTML, FRONT.as_bytes().into()),

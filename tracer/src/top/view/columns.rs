@@ -185,7 +185,7 @@ impl Column {
             Self::Command => Some(&COMMAND_WIDE).filter(|(from, _)| screen >= *from),
             _ => None,
         };
-        wider.map_or(self.def().width, |(_, columns)| *columns)
+        if let Some((_, columns)) = wider { *columns } else { self.def().width }
     }
 
     /// Whether any process has a value for it. Empty columns are hidden.
@@ -359,7 +359,7 @@ fn busy_percent(process: &ProcessFigures, snapshot: &Snapshot) -> Option<u64> {
 
 /// Time in collections in the interval, of a process that runs.
 fn running_pause_ns(process: &ProcessFigures, _: &Snapshot) -> Option<u64> {
-    process.ended.is_none().then_some(process.interval_pause_ns)
+    if process.ended.is_none() { Some(process.interval_pause_ns) } else { None }
 }
 
 fn devices(process: &ProcessFigures) -> Option<String> {
@@ -368,14 +368,12 @@ fn devices(process: &ProcessFigures) -> Option<String> {
         format!("{by_cuda}{}", gpu.device)
     });
     let names = names.collect::<Vec<_>>().join(",");
-    (!names.is_empty()).then_some(names)
+    if names.is_empty() { None } else { Some(names) }
 }
 
 fn command(process: &ProcessFigures) -> String {
     let line = text::command(&process.command);
-    let Some(ended) = &process.ended else {
-        return line;
-    };
+    let Some(ended) = &process.ended else { return line };
     match (ended.code, ended.signal) {
         (_, Some(signal)) => format!("[killed by signal {signal}] {line}"),
         (Some(0), _) | (None, None) => format!("[ended] {line}"),

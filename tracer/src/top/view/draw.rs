@@ -201,15 +201,13 @@ fn name(process: &ProcessFigures) -> String {
 }
 
 fn name_of(rank: Option<u32>, pid: u32) -> String {
-    rank.map_or_else(|| format!("pid {pid}"), |rank| format!("rank {rank}"))
+    if let Some(rank) = rank { format!("rank {rank}") } else { format!("pid {pid}") }
 }
 
 /// A notice, with the name of its process, if any.
 fn notice_words(snapshot: &Snapshot, notice: &Notice) -> String {
     let message = text::clean(&notice.message);
-    let Some(pid) = notice.pid else {
-        return message;
-    };
+    let Some(pid) = notice.pid else { return message };
     let mut processes = snapshot.processes.iter();
     let process = processes.find(|process| process.pid == pid);
     let rank = process.and_then(|process| process.rank);

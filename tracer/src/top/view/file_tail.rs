@@ -93,7 +93,7 @@ fn line(raw: &str) -> String {
     let mut plain = PlainText::default();
     vte::Parser::new().advance(&mut plain, raw.as_bytes());
     let shown = plain.0.trim_end_matches('\r');
-    let last = shown.rsplit_once('\r').map_or(shown, |(_, last)| last);
+    let last = if let Some((_, last)) = shown.rsplit_once('\r') { last } else { shown };
     text::clean(&last.replace('\t', " ")).trim_end().to_owned()
 }
 

@@ -61,7 +61,7 @@ impl InputBuffer {
     pub(crate) fn flush(&mut self) -> Option<Event> {
         let escape = self.pending == [0x1b];
         self.pending.clear();
-        escape.then(|| plain(KeyCode::Esc))
+        if escape { Some(plain(KeyCode::Esc)) } else { None }
     }
 }
 
@@ -117,9 +117,7 @@ fn character(bytes: &[u8]) -> ParsedInput {
         Some(0xf0..0xf5) => 4,
         _ => return ParsedInput::Nothing(1),
     };
-    let Some(bytes) = bytes.get(..length) else {
-        return ParsedInput::Incomplete;
-    };
+    let Some(bytes) = bytes.get(..length) else { return ParsedInput::Incomplete };
     match std::str::from_utf8(bytes).ok().and_then(|text| text.chars().next()) {
         Some(char) => ParsedInput::Event(plain(KeyCode::Char(char)), length),
         None => ParsedInput::Nothing(1),
@@ -203,15 +201,13 @@ fn modifiers(parameter: u16) -> KeyModifiers {
     let bits = parameter.max(1) - 1;
     [(1, KeyModifiers::SHIFT), (2, KeyModifiers::ALT), (4, KeyModifiers::CONTROL)]
         .into_iter()
-        .filter_map(|(bit, modifier)| (bits & bit != 0).then_some(modifier))
+        .filter_map(|(bit, modifier)| if bits & bit != 0 { Some(modifier) } else { None })
         .collect()
 }
 
 /// An xterm SGR report: button, column and row, both from 1. `None` if its column or row is 0.
 fn mouse(report: &[u8], pressed: bool) -> Option<Event> {
-    let &[Some(button), Some(column), Some(row)] = numbers(report).as_slice() else {
-        return None;
-    };
+    let &[Some(button), Some(column), Some(row)] = numbers(report).as_slice() else { return None };
     let kind = match (button & 0b1110_0011, pressed) {
         (0, true) => MouseEventKind::Down(MouseButton::Left),
         (64, true) => MouseEventKind::ScrollUp,

@@ -66,7 +66,7 @@ fn passes(process: &ProcessFigures, words: &[String]) -> bool {
             return process.pid.to_string() == pid;
         }
         let rank = process.rank.map(|rank| rank.to_string());
-        rank.is_some_and(|rank| rank == *word)
+        rank.as_ref() == Some(word)
             || process.pid.to_string().contains(word)
             || process.command.to_lowercase().contains(word)
             || process.interpreter.to_lowercase().contains(word)

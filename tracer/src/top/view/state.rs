@@ -357,7 +357,9 @@ impl ViewState {
             Some(now) => shown.get(moved(now, by)),
             None => shown.first(),
         };
-        if let Some(column) = next.filter(|column| **column != self.sort.by) {
+        if let Some(column) = next
+            && *column != self.sort.by
+        {
             self.sort_by(*column, snapshot);
         }
     }

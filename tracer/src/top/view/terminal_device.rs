@@ -141,9 +141,11 @@ impl TerminalDevice {
         let mut descriptors = vec![PollFd::new(self.descriptor.as_fd(), PollFlags::POLLOUT)];
         descriptors.extend(wake.map(|wake| PollFd::new(wake, PollFlags::POLLIN)));
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let limit = left.map_or(PollTimeout::NONE, |left| {
+        let limit = if let Some(left) = left {
             PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-        });
+        } else {
+            PollTimeout::NONE
+        };
         match poll(&mut descriptors, limit) {
             Ok(0) => Err(io::ErrorKind::TimedOut.into()),
             Err(Errno::EINTR) => Ok(()),
@@ -160,7 +162,7 @@ impl TerminalDevice {
 fn inherited() -> Option<OwnedFd> {
     let stdout = print::output_descriptor().ok()?;
     let flags = nix::fcntl::fcntl(&stdout, FcntlArg::F_GETFL).ok()?;
-    (flags & libc::O_ACCMODE == libc::O_RDWR).then_some(stdout)
+    if flags & libc::O_ACCMODE == libc::O_RDWR { Some(stdout) } else { None }
 }
 
 impl AsFd for TerminalDevice {

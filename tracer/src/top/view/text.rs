@@ -178,8 +178,8 @@ fn without_directory(word: &str) -> &str {
 /// Options of python that take no value and do not select the code to run.
 fn is_plain_option(word: &str) -> bool {
     let is_plain = |letter| "bBdEiIOPqsSuvx".contains(letter);
-    word.strip_prefix('-')
-        .is_some_and(|letters| !letters.is_empty() && letters.chars().all(is_plain))
+    let Some(letters) = word.strip_prefix('-') else { return false };
+    !letters.is_empty() && letters.chars().all(is_plain)
 }
 
 #[cfg(test)]

@@ -311,7 +311,7 @@ fn make_folder(path: &Path) -> io::Result<()> {
 
 /// Path of the next folder to keep segments in.
 fn next_kept(directory: &Path) -> PathBuf {
-    let last = kept_in(directory).last().map_or(0, |(number, _)| *number);
+    let last = if let Some((number, _)) = kept_in(directory).last() { *number } else { 0 };
     directory.join(format!("{KEPT}{}", last.saturating_add(1)))
 }
 

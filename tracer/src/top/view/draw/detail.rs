@@ -28,9 +28,7 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect) -> us
     let process = frame.state.process(frame.snapshot);
     let heading = process.map_or("No process selected".to_owned(), about);
     let area = title(frame, buffer, area, (&heading, "Esc: back"), true);
-    let Some(process) = process else {
-        return 0;
-    };
+    let Some(process) = process else { return 0 };
     let detail = frame.snapshot.detail.as_ref();
     let Some(detail) = detail.filter(|detail| detail.pid == process.pid) else {
         put(buffer, area, 0, styled("No details yet.", theme::dim()));
@@ -50,9 +48,7 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect) -> us
 
 /// Lines that all details of the selected process need; 0 if none is selected.
 pub(super) fn wanted(frame: &ViewFrame<'_>) -> u16 {
-    let Some(process) = frame.state.process(frame.snapshot) else {
-        return 0;
-    };
+    let Some(process) = frame.state.process(frame.snapshot) else { return 0 };
     let detail = frame.snapshot.detail.as_ref();
     let lines = detail.map(|detail| {
         let garbage = garbage::lines(process, detail, 0).len();
@@ -85,13 +81,16 @@ fn about(process: &ProcessFigures) -> String {
     if let Some(turns) = &process.turns {
         parts.push(of_loop(turns));
     }
-    let pressure = process.pressure;
-    if let Some(bytes) = pressure.and_then(|pressure| pressure.arena_bytes_per_second) {
+    if let Some(pressure) = &process.pressure
+        && let Some(bytes) = pressure.arena_bytes_per_second
+    {
         let sign = if bytes < 0 { "-" } else { "+" };
         let size = text::memory(bytes.unsigned_abs());
         parts.push(format!("arenas {sign}{size}/s"));
     }
-    if let Some(rate) = pressure.and_then(|pressure| pressure.allocations_per_cpu_second) {
+    if let Some(pressure) = &process.pressure
+        && let Some(rate) = pressure.allocations_per_cpu_second
+    {
         let rate = text::brief_count(rate);
         parts.push(format!("~{rate} allocations per CPU s"));
     }

@@ -36,7 +36,7 @@ pub(super) fn lines(frame: &ViewFrame<'_>, screen: Rect) -> Vec<Line<'static>> {
 fn notice(snapshot: &Snapshot) -> Option<&Notice> {
     let newest = snapshot.notes.last()?;
     let age = snapshot.at_ns.checked_sub(newest.at_ns);
-    age.is_none_or(|age| age < NOTICE_NS).then_some(newest)
+    if age.is_none_or(|age| age < NOTICE_NS) { Some(newest) } else { None }
 }
 
 fn notice_line(snapshot: &Snapshot, notice: &Notice, width: usize) -> Line<'static> {

@@ -22,10 +22,14 @@ pub(super) fn lines(
     let mut lines = Vec::new();
     let grows = process.heap_trend.iter().flat_map(growth);
     lines.extend(grows);
-    if let Some(line) = detail.born_at.as_ref().filter(|_| !lines.is_empty()) {
+    if !lines.is_empty()
+        && let Some(line) = detail.born_at.as_ref()
+    {
         lines.push(format!("born at {}", log::place(line, None, width)));
     }
-    if let Some(freeze) = process.freeze.filter(|freeze| freeze.freed_since > 0) {
+    if let Some(freeze) = process.freeze
+        && freeze.freed_since > 0
+    {
         lines.push(format!(
             "Froze its heap, yet freed {} (inferred)",
             text::brief_count(freeze.freed_since)
@@ -38,10 +42,10 @@ pub(super) fn lines(
         lines.push(Line::from(styled(text::cut(&heading, width), theme::bold())));
         let room = text::rest(width, BEFORE);
         for count in &garbage.kinds {
-            let births = count
-                .births
-                .as_ref()
-                .map_or(String::new(), |births| format!(" {}", cycles::births(births)));
+            let births = match count.births.as_ref() {
+                Some(births) => format!(" {}", cycles::births(births)),
+                None => String::new(),
+            };
             let what = format!("{}{births}", kind(&count.kind));
             lines.push(row(count.objects, count.per_second, &what, room));
         }
@@ -63,10 +67,12 @@ pub(super) fn lines(
 fn share(process: &ProcessFigures) -> String {
     let garbage = process.garbage.as_ref();
     let part = garbage.filter(|garbage| garbage.examined_collected < garbage.collected);
-    part.map_or(String::new(), |part| {
+    if let Some(part) = part {
         let ratio = part.examined_collected as f64 / part.collected.max(1) as f64;
         format!(" ({} EXAMINED)", units::percent(ratio))
-    })
+    } else {
+        String::new()
+    }
 }
 
 fn row(count: u64, per_second: Option<f64>, what: &str, room: usize) -> Line<'static> {
@@ -102,7 +108,7 @@ fn cycle(cycle: &CycleFigures) -> String {
         .map(|(kind, name)| GarbageEdge { kind: kind.clone(), name: Some(name.clone()) });
     let edges: Vec<GarbageEdge> = edges.collect();
     let place = cycle.edges.iter().find_map(|(kind, _)| place(kind));
-    let place = place.map_or(String::new(), |place| format!("{place} "));
+    let place = if let Some(place) = place { format!("{place} ") } else { String::new() };
     let shape = cycles::shape(cycle.shape);
     format!("{place}{shape}: {}", cycles::path(&edges))
 }
@@ -128,7 +134,7 @@ fn growth(trend: &TrendFigures) -> Vec<String> {
         _ => "Heap",
     };
     let mut lines = vec![format!("{what} grows {} (inferred)", grown.join(", "))];
-    if let Some((in_ns, limit)) = trend.reaches_limit_in_ns.zip(trend.memory_limit_bytes) {
+    if let (Some(in_ns), Some(limit)) = (trend.reaches_limit_in_ns, trend.memory_limit_bytes) {
         lines.push(format!(
             "reaches {} in {} (predicted)",
             text::memory(limit),

@@ -98,7 +98,7 @@ fn in_the_end(snapshot: &Snapshot) -> Option<Line<'static>> {
     let most = processes.max_by_key(|process| process.share_ppm)?;
     let share = format!("{} %", text::percent(most.share_ppm));
     let worst = most.worst.map(|worst| units::duration(worst.duration_ns));
-    let worst = worst.map_or(String::new(), |worst| format!(" · worst {worst}"));
+    let worst = if let Some(worst) = worst { format!(" · worst {worst}") } else { String::new() };
     let of = format!(" of the wall time of {}{worst}", name(most));
     Some(Line::from(vec![
         plain("GC took "),
@@ -172,15 +172,21 @@ fn gpus(snapshot: &Snapshot, width: usize) -> Line<'static> {
 /// `detail`: 0 utilization only, 1 with used memory, 2 with total memory, 3 with the name.
 fn gpu_words(gpu: &GpuFigures, detail: u8) -> String {
     let mut words = gpu.index.to_string();
-    if let Some(name) = gpu.name.as_deref().filter(|_| detail >= 3) {
+    if detail >= 3
+        && let Some(name) = gpu.name.as_deref()
+    {
         words += &format!(" {}", text::clean(name));
     }
     if let Some(percent) = gpu.utilization_percent {
         words += &format!(" ~{percent} %");
     }
-    if let Some(used) = gpu.memory_used_bytes.filter(|_| detail >= 1) {
+    if detail >= 1
+        && let Some(used) = gpu.memory_used_bytes
+    {
         words += &format!(" {}", text::memory(used));
-        if let Some(total) = gpu.memory_total_bytes.filter(|_| detail >= 2) {
+        if detail >= 2
+            && let Some(total) = gpu.memory_total_bytes
+        {
             words += &format!("/{}", text::memory(total));
         }
     }

@@ -42,7 +42,9 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
     if pause.unfinished {
         what += " unfinished";
     }
-    if let Some(kept) = pause.uncollectable.filter(|kept| *kept > 0) {
+    if let Some(kept) = pause.uncollectable
+        && kept > 0
+    {
         what += &format!(" kept {}", text::brief_count(kept));
     }
     let used = 12 + 1 + 11 + 1 + 7 + text::width(&what) + 2;

@@ -44,9 +44,7 @@ fn label(words: &str) -> Span<'static> {
 fn steps(detail: &ProcessDetail, room: usize) -> Vec<Line<'static>> {
     let shown = &detail.steps[text::rest(detail.steps.len(), room)..];
     let longest = shown.iter().map(|step| step.duration_ns).max();
-    let (Some(last), Some(longest)) = (shown.last(), longest) else {
-        return Vec::new();
-    };
+    let (Some(last), Some(longest)) = (shown.last(), longest) else { return Vec::new() };
     let mut bars = vec![label("steps")];
     let mut marks = vec![label("GC")];
     for step in shown {
@@ -158,7 +156,7 @@ impl StripCell {
         Self {
             length_ns: cell_ns * cells.len() as u64,
             gc_ns: cells.iter().map(|cell| cell.gc_ns).sum(),
-            busy: (reported > 0).then_some((busy, cell_ns * reported)),
+            busy: if reported > 0 { Some((busy, cell_ns * reported)) } else { None },
             percent: cells.iter().filter_map(|cell| cell.gpu_utilization_percent).max(),
         }
     }

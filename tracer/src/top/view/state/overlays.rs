@@ -29,9 +29,7 @@ impl ViewState {
     }
 
     pub(super) fn on_help(&mut self, action: KeyAction, drawn: &Geometry) -> ViewEffect {
-        let Overlay::Help(from) = &mut self.overlay else {
-            return ViewEffect::Draw;
-        };
+        let Overlay::Help(from) = &mut self.overlay else { return ViewEffect::Draw };
         let page = (i32::from(drawn.body.height) + i32::from(drawn.lower.height)).max(1);
         let most = drawn.most_of_help;
         match action {
@@ -45,9 +43,7 @@ impl ViewState {
     }
 
     pub(super) fn on_sort_menu(&mut self, action: KeyAction, snapshot: &Snapshot) -> ViewEffect {
-        let Overlay::Sort(chosen) = &mut self.overlay else {
-            return ViewEffect::Draw;
-        };
+        let Overlay::Sort(chosen) = &mut self.overlay else { return ViewEffect::Draw };
         let last = columns::COLUMNS.len() - 1;
         match action {
             KeyAction::Move(by) | KeyAction::Page(by) => *chosen = moved(*chosen, by).min(last),
@@ -135,5 +131,5 @@ pub(super) fn interval(typed: &str) -> Option<Duration> {
     // The history has a resolution of 0.1 s.
     let seconds = (seconds * 10.0).round() / 10.0;
     let allowed = (0.1..=60.0).contains(&seconds);
-    allowed.then(|| Duration::from_secs_f64(seconds))
+    if allowed { Some(Duration::from_secs_f64(seconds)) } else { None }
 }

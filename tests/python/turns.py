@@ -1,7 +1,7 @@
 """Loops that log their own turns, and causes of long ones, planted one after the other: turns.py OUTPUT.
 
 Written to OUTPUT by kind of loop, `asyncio` and `selector`: `lengths`, of each turn in ns, from the return of a wait to
-the next one; `planted`, by cause the start, in ns of CLOCK_MONOTONIC, and the length of each.
+the next one; `planted`, by cause the start, in ns of CLOCK_MONOTONIC, the length of each, and how long it waited for a lock.
 """
 
 import asyncio
@@ -71,9 +71,11 @@ def locks():
     holder = threading.Thread(target=hold)
     holder.start()
     held.wait()
+    start = now()
     with LOCK:
-        pass
+        waited = now() - start
     holder.join()
+    return waited
 
 
 def mixes():
@@ -87,8 +89,8 @@ CAUSES = [collects, computes, sleeps, sleeps_often, locks, mixes]
 
 def plant(cause):
     start = now()
-    cause()
-    PLANTED.setdefault(cause.__name__, []).append((start, now() - start))
+    waited = cause()
+    PLANTED.setdefault(cause.__name__, []).append((start, now() - start, waited))
 
 
 async def on_asyncio():

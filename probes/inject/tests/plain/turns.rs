@@ -111,9 +111,9 @@ print(len(handled))
     for python in interpreters("a_signal_ends_no_turn") {
         let run = of_script(&python, script);
         assert!(run.numbers()[0] > 7, "{}", python.name);
-        // Its first wait is two, if a signal came.
+        // There are seven waits. Its first one is two, if a signal came; a handler may run late, on a busy machine.
         let found = count(turns(run.only()));
-        assert!((5..=6).contains(&found), "{}: {found}", python.name);
+        assert!((5..=7).contains(&found), "{}: {found}", python.name);
     }
 }
 

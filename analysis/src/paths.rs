@@ -181,6 +181,7 @@ mod tests {
             (".venv/lib/python3.12/site-packages/a.py", "a.py"),
             ("/app/lib/python311.zip/ast.py", "ast.py"),
             ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap>"),
+            ("/v/bin/gunicorn", "/v/bin/gunicorn"),
         ] {
             assert!(is_library(file), "{file}");
             assert_eq!(short(file), name);
@@ -248,6 +249,8 @@ mod tests {
     fn own() {
         for file in [
             "train.py",
+            "bin/train",
+            "gunicorn",
             "/home/me/python3.11/train.py",
             "/home/me/lib/train.py",
             "/home/me/lib/python/train.py",

@@ -158,8 +158,7 @@ impl LoopSums {
         loops.sort_by_key(|((tid, _), sums)| (*tid == about.pid, sums.total_ns));
         let ((tid, place), sums) = loops.pop()?;
         let of_loop = |turn: &&Turn| turn.tid == *tid && turn.place == *place;
-        let line = sums.node.map(|node| about.tree.own_line(node));
-        let idle = idle_times(*tid, line, about);
+        let idle = idle_times(*tid, sums.node, about);
         let mut long: Vec<Spent<'_>> = self
             .long
             .iter()
@@ -281,9 +280,10 @@ impl LoopSums {
     }
 }
 
-/// Where a thread waited for the next piece of work: at the line of its loop, which may wait for other descriptors too, or
-/// for the lock of a queue, the standard library's `queue.Queue` or `multiprocessing`'s. In order of time.
-fn idle_times(tid: u32, own: Option<&Location>, about: &LoopContext<'_>) -> Vec<IdleTime> {
+/// Where a thread waited for the next piece of work: with the stack of its loop (`own`), which may wait for other
+/// descriptors too, or for the lock of a queue, the standard library's `queue.Queue` or `multiprocessing`'s. In order of
+/// time.
+fn idle_times(tid: u32, own: Option<NodeId>, about: &LoopContext<'_>) -> Vec<IdleTime> {
     let mut known: BTreeMap<NodeId, bool> = BTreeMap::new();
     let mut idle = Vec::new();
     for span in about.spans.into_iter().flatten().filter(|span| span.tid == tid) {
@@ -291,7 +291,7 @@ fn idle_times(tid: u32, own: Option<&Location>, about: &LoopContext<'_>) -> Vec<
             continue;
         };
         let is_idle = match reason {
-            OffCpuReason::Poll => own == Some(about.tree.own_line(node)),
+            OffCpuReason::Poll => own == Some(node),
             OffCpuReason::Lock => *known
                 .entry(node)
                 .or_insert_with(|| about.tree.frames(node).any(takes_from_a_queue)),

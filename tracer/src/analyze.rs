@@ -331,9 +331,9 @@ fn check(report: &Report, limit: ReportLimit) -> JudgedLimit {
             let most = humantime::format_duration(limit).to_string();
             judged("longest", longest.map(found), is_exceeded, &most)
         }
-        ReportLimit::TurnP99(limit) => {
-            let p99 = report.service_loop().and_then(|of| of.figures.p99_ns);
-            judged_turn(("p99", "99 % of turns took up to"), p99, limit)
+        ReportLimit::ArrivalP99(limit) => {
+            let p99 = report.service_loop().and_then(|of| of.figures.lag_p99_ns);
+            judged_turn(("p99", "requests wait for the loop up to (99 %)"), p99, limit)
         }
         ReportLimit::LongestTurn(limit) => {
             let longest = report.service_loop().map(|of| of.figures.longest_ns);

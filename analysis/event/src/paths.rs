@@ -1,14 +1,41 @@
 //! Python's file names: whether a file is library code, judged by the path alone, as recorded in the
 //! code object.
 
+/// Commands of packages that run the user's program: their script in `bin` calls the package, and is nobody's line.
+const LAUNCHERS: [&str; 16] = [
+    "accelerate",
+    "celery",
+    "daphne",
+    "deepspeed",
+    "fastapi",
+    "flask",
+    "gunicorn",
+    "hypercorn",
+    "ipython",
+    "jupyter",
+    "pytest",
+    "ray",
+    "rq",
+    "torchrun",
+    "uvicorn",
+    "vllm",
+];
+
 /// Whether a file belongs to the standard library or to an installed package rather than to the
 /// program: it lies under `lib/pythonX.Y` (also `lib64`, and a zipped library `pythonXY.zip`),
-/// `site-packages` or Debian's `dist-packages`, or is frozen into the interpreter.
+/// `site-packages` or Debian's `dist-packages`, is frozen into the interpreter, or is a package's command.
 #[must_use]
 pub fn is_library(file: &str) -> bool {
     file.starts_with("<frozen ")
         || file == "<__array_function__ internals>"
         || within_library(file).is_some()
+        || is_launcher(file)
+}
+
+fn is_launcher(file: &str) -> bool {
+    let mut parts = file.rsplit('/');
+    let name = parts.next().unwrap_or_default();
+    parts.next() == Some("bin") && LAUNCHERS.contains(&name)
 }
 
 /// The path of a library's file after its library directory: `torch/optim/adam.py`; `None` of others.

@@ -144,7 +144,7 @@ impl LoopReport {
     /// Whether it waits for several inputs, or for connections.
     #[must_use]
     pub fn waits_for_many(&self) -> bool {
-        ["poll", "select", "accept"].iter().any(|call| self.call.contains(call))
+        gctrace_event::waits_for_many(&self.call)
     }
 }
 

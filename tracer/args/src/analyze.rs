@@ -18,7 +18,7 @@ pub struct AnalyzeArgs {
     #[arg(long, group = CONFIGURABLE)]
     pub full: bool,
     /// Exit with 3 if a limit is exceeded in training: gc_share>PERCENT, longest>TIME, or of a
-    /// loop: p99>TIME, longest_turn>TIME; repeatable
+    /// loop: p99>TIME (what requests wait), longest_turn>TIME; repeatable
     #[arg(long, group = CONFIGURABLE, value_name = "LIMIT", value_parser = limits::limit)]
     pub fail_if: Vec<ReportLimit>,
     /// Write the limits that are exceeded as GitLab's Code Quality report; an existing one is replaced

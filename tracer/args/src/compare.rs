@@ -44,8 +44,8 @@ pub struct CompareArgs {
     #[arg(long, value_name = "TRACE")]
     pub from: Vec<PathBuf>,
     /// Exit with 3 if a figure got worse by more, beyond its 95 % interval: step_time>PERCENT,
-    /// step_cpu_time>PERCENT, gc_share>+POINTS%, gpu_cost>+POINTS%, longest>PERCENT or +TIME;
-    /// repeatable; needs several runs on each side
+    /// step_cpu_time>PERCENT, gc_share>+POINTS%, gpu_cost>+POINTS%, longest>PERCENT or +TIME,
+    /// of a loop p99 and longest_turn likewise; repeatable; needs several runs on each side
     #[arg(long, group = CONFIGURABLE, value_name = "LIMIT", value_parser = limits::change_limit)]
     pub fail_if: Vec<ChangeLimit>,
     /// Write the limits that are exceeded as GitLab's Code Quality report; an existing one is replaced

@@ -20,6 +20,9 @@ pub struct KeepConfig {
     /// With --keep: the same when a training step takes so many times its usual time (2x)
     #[arg(long, value_name = "FACTOR", requires = "keep", value_parser = factor)]
     pub on_step_slower: Option<f64>,
+    /// With --keep: the same when the loop of a service stands so long (200ms)
+    #[arg(long, value_name = "TIME", requires = "keep", value_parser = values::time)]
+    pub on_turn: Option<Duration>,
     /// With --keep: most bytes a day; beyond that, short pauses are only counted. `none`: no limit
     #[arg(long, value_name = "SIZE", requires = "keep", default_value = "100MB", value_parser = daily)]
     pub per_day: DailyLimit,

@@ -12,9 +12,9 @@ pub enum ReportLimit {
     GcShare(f64),
     /// Longest pause in training.
     Longest(Duration),
-    /// 99 % of the turns of the busiest loop.
-    TurnP99(Duration),
-    /// Longest turn of the busiest loop.
+    /// What requests wait for the loop of a service, in 99 % of the cases at most.
+    ArrivalP99(Duration),
+    /// Longest turn of that loop.
     LongestTurn(Duration),
 }
 
@@ -36,7 +36,7 @@ const LIMITED: [(&str, FigureId); 7] = [
     ("gc_share", FigureId::GcShare),
     ("gpu_cost", FigureId::GpuCost),
     ("longest", FigureId::Longest),
-    ("p99", FigureId::TurnP99),
+    ("p99", FigureId::ArrivalP99),
     ("longest_turn", FigureId::TurnLongest),
 ];
 
@@ -61,7 +61,7 @@ pub(super) fn limit(text: &str) -> Result<ReportLimit, String> {
     match (figure.trim(), limit.trim()) {
         ("gc_share", limit) => Ok(ReportLimit::GcShare(values::percent(limit)?)),
         ("longest", limit) => values::time(limit).map(ReportLimit::Longest),
-        ("p99", limit) => values::time(limit).map(ReportLimit::TurnP99),
+        ("p99", limit) => values::time(limit).map(ReportLimit::ArrivalP99),
         ("longest_turn", limit) => values::time(limit).map(ReportLimit::LongestTurn),
         _ => Err(FORMS.to_owned()),
     }
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(limit("gc_share > 0.5 %"), Ok(ReportLimit::GcShare(0.005)));
         let long = Duration::from_millis(50);
         assert_eq!(limit("longest>50ms"), Ok(ReportLimit::Longest(long)));
-        assert_eq!(limit("p99>50ms"), Ok(ReportLimit::TurnP99(long)));
+        assert_eq!(limit("p99>50ms"), Ok(ReportLimit::ArrivalP99(long)));
         assert_eq!(limit("longest_turn>50ms"), Ok(ReportLimit::LongestTurn(long)));
         for wrong in [
             "gc_share",

@@ -59,7 +59,7 @@ pub struct TuneArgs {
     pub runs: bool,
     /// Stop measuring when every interval is this narrow to either side, in percent of the first
     /// setting's mean [default: 0.5, or as soon as each is known to be faster or slower]
-    #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", value_parser = precision)]
+    #[arg(long, hide = true, group = CONFIGURABLE, value_name = "PERCENT", value_parser = precision)]
     pub precision: Option<f64>,
     /// Clock of the verdict
     #[arg(long, group = CONFIGURABLE, default_value = "cpu", value_parser = choices::one_of(MEASURES))]

@@ -53,7 +53,7 @@ pub struct RecordedTotals {
     pub calls: OmittedPauses,
     /// Events lost, in all places.
     pub lost: u64,
-    /// Pauses and steps above their limits that no folder has (`--on-pause`, `--on-step-slower`).
+    /// Pauses, steps and turns above their limits that no folder has (`--on-pause`, `--on-step-slower`, `--on-turn`).
     #[serde(skip_serializing_if = "NotKept::is_none")]
     pub not_kept: NotKept,
 }

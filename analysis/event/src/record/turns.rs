@@ -29,6 +29,13 @@ pub struct LoopPlace {
     pub argument: u32,
 }
 
+/// Whether a call waits for several inputs or for connections, as the loop of a service does. Who waits for one may wait
+/// for the answer to a question of its own.
+#[must_use]
+pub fn waits_for_many(call: &str) -> bool {
+    ["poll", "select", "accept"].iter().any(|many| call.contains(many))
+}
+
 /// The turns of one loop that ended in an interval. A turn ends when the thread waits for input there, or looks
 /// whether there is some.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]

@@ -41,7 +41,7 @@ struct Noticed {
     longest: LongEvent,
 }
 
-/// A pause or a step above its limit.
+/// A pause, a step or a turn above its limit.
 #[derive(Clone, Debug)]
 pub(super) struct LongEvent {
     pub(super) length_ns: u64,
@@ -55,7 +55,7 @@ struct KeptFolder {
     path: PathBuf,
     /// The segments in it.
     numbers: Vec<u64>,
-    /// The pauses and steps it was kept for; empty if the user asked for it.
+    /// The pauses, steps and turns it was kept for; empty if the user asked for it.
     noticed: BTreeMap<u64, Noticed>,
 }
 

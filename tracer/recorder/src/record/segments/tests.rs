@@ -21,6 +21,7 @@ fn keeping(time: Option<u64>, bytes: Option<u64>) -> KeepConfig {
         keep: time.into_iter().chain(bytes.map(KeepLimit::Bytes)).collect(),
         on_pause: None,
         on_step_slower: None,
+        on_turn: None,
         per_day: DailyLimit(None),
     }
 }

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::units::duration;
 use gctrace_event::{
     CpuSamples, LayersRemark, LoopPlace, NamedMarker, OmittedPauses, Pause, Record, SpacedClass,
-    TraceEnd, Turns,
+    TraceEnd, Turn, Turns, waits_for_many,
 };
 use gctrace_units::{after, beyond, duration_ns, sum};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -133,9 +133,28 @@ impl SegmentedTrace {
                 }
             }
             Record::Turns(turns) => self.add_turns(turns),
+            Record::Turn(turn) => {
+                self.notice_turn(turn);
+                return self.takes_spaced(record);
+            }
             _ => return self.takes_spaced(record),
         }
         true
+    }
+
+    fn notice_turn(&mut self, turn: &Turn) {
+        let length_ns = turn.length_ns();
+        if let Some(limit) = self.keep.on_turn
+            && length_ns >= clock::nanoseconds(limit)
+            && waits_for_many(&turn.place.call)
+        {
+            self.notice(LongEvent {
+                length_ns,
+                at_ns: turn.end_ns,
+                what: format!("a turn of {} in process {}", duration(length_ns), turn.pid),
+            });
+            self.begin_gpu_part(after(turn.end_ns, gpu::AFTER_NS));
+        }
     }
 
     /// Counts of a second take as many bytes as counts of a minute.

@@ -9,7 +9,7 @@ use crate::words::AdviceText;
 /// The advice on the busiest loop of a program without training steps.
 pub(crate) fn advice(report: &Report) -> Option<Advice> {
     let of = report.service_loop().filter(|of| of.waits_for_many())?;
-    if of.figures.longest_ns < LONG_NS {
+    if of.longest_without_collections_ns() < LONG_NS {
         return None;
     }
     let (held, share) = of.costliest().filter(|(held, _)| held.cause.is_movable())?;
@@ -27,7 +27,7 @@ fn computes(of: &LoopReport, at: &str, share: f64) -> AdviceText {
             "move {at} out of the loop, into a process, or make it shorter: {} of its longest turns (up to {}), apart \
              from collections, is Python code there",
             percent(share),
-            duration(of.figures.longest_ns)
+            duration(of.longest_without_collections_ns())
         ),
         why: "The loop's thread executes this line for so long that all else waits. In another thread it would have the \
               GIL, so that the loop waits as before."
@@ -43,7 +43,7 @@ fn waits(of: &LoopReport, cause: TurnCause, at: &str, share: f64) -> AdviceText 
             "do not wait in the loop at {at}: {} of its longest turns (up to {}), apart from collections, goes into {cause} \
              there",
             percent(share),
-            duration(of.figures.longest_ns)
+            duration(of.longest_without_collections_ns())
         ),
         why: "The call blocks the loop's thread, and all else waits. In another thread, or as an asynchronous call, only \
               its own caller waits."

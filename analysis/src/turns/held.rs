@@ -50,6 +50,11 @@ impl LoopReport {
         of(without) <= of(self.figures) / 2
     }
 
+    /// Its longest turn without collections, in ns, at most.
+    pub(super) fn longest_without_collections_ns(&self) -> u64 {
+        self.without_collections.unwrap_or(self.figures).longest_ns
+    }
+
     /// What its longest turns were spent on, apart from collections, with their shares, the most first.
     pub(super) fn causes(&self) -> Vec<(Held<'_>, f64)> {
         let mut by_cause: BTreeMap<Held<'_>, u64> = BTreeMap::new();
@@ -105,10 +110,15 @@ pub fn sentence(report: &Report) -> Option<String> {
         format!(" for up to {}", duration(longest_ns))
     };
     let without_ns = of.without_collections.and_then(|figures| figures.lag_p99_ns);
-    let without = match without_ns.map(duration) {
+    let without = match without_ns {
         None => String::new(),
-        Some(same) if same == waits => ", with collections or without".to_owned(),
-        Some(shorter) => format!(", without collections no more than {shorter}"),
+        // Lengths are known to one part in 64.
+        Some(same_ns) if same_ns >= waits_ns - waits_ns / 64 => {
+            ", with collections or without".to_owned()
+        }
+        Some(shorter_ns) => {
+            format!(", without collections no more than {}", duration(shorter_ns))
+        }
     };
     Some(format!("{what}{longest}: a request waits for it up to {waits} (p99){without}."))
 }

@@ -90,13 +90,13 @@ pub fn sentence(report: &Report) -> Option<String> {
         match of.causes().as_slice() {
             [] => "Something holds up the loop".to_owned(),
             [(held, share), ..] if *share >= WORTH_RATIO => {
-                format!("{} holds up the loop", held.name(places))
+                format!("{} holds up the loop", capitalized(&held.name(places)))
             }
-            [(held, _)] => format!("{} holds up the loop", held.name(places)),
+            [(held, _)] => format!("{} holds up the loop", capitalized(&held.name(places))),
             [(one, _), (other, _), ..] => format!(
                 "{}, {} and other causes hold up the loop",
-                one.name(places),
-                in_sentence(&other.name(places))
+                capitalized(&one.name(places)),
+                other.name(places)
             ),
         }
     };
@@ -142,41 +142,29 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The same behind other words.
-fn in_sentence(name: &str) -> String {
+fn capitalized(name: &str) -> String {
     match name.split_at_checked(1) {
-        Some((first, rest)) => first.to_lowercase() + rest,
+        Some((first, rest)) => first.to_uppercase() + rest,
         None => name.to_owned(),
     }
 }
 
 impl Held<'_> {
-    /// `Waiting for a lock at serve.py:12 in put`
+    /// `waiting for a lock at serve.py:12 in put`
     fn name(self, places: Places<'_>) -> String {
         let what = match self.cause {
-            TurnCause::OwnCode if self.line.is_some() => "Code",
-            TurnCause::OwnCode => "Its own code",
-            TurnCause::OffCpu => "A wait (kernel probes show its cause)",
-            TurnCause::Collection | TurnCause::CollectionElsewhere => "A collection",
-            TurnCause::Gil => "Waiting for the GIL",
-            TurnCause::Lock => "Waiting for a lock",
-            TurnCause::Poll => "Waiting for other input",
-            TurnCause::Pipe => "Reading or writing",
-            TurnCause::Sleep => "Sleeping",
-            TurnCause::Process => "Waiting for a process",
-            TurnCause::Disk => "Waiting for the disk",
-            TurnCause::PageFault => "Waiting for memory",
-            TurnCause::Driver => "Waiting for a driver",
-            TurnCause::Cpu => "Waiting for a CPU",
-            TurnCause::Stopped => "Being stopped",
-            TurnCause::Other => "A wait",
+            TurnCause::OwnCode if self.line.is_some() => "code".to_owned(),
+            TurnCause::OwnCode => "its own code".to_owned(),
+            TurnCause::OffCpu => "a wait (kernel probes show its cause)".to_owned(),
+            TurnCause::Stopped => "being stopped".to_owned(),
+            cause => cause.to_string(),
         };
         match self.line {
             Some(line) if self.cause == TurnCause::Gil => {
                 format!("{what} (meanwhile {})", places.name(line))
             }
             Some(line) => format!("{what} at {}", places.name(line)),
-            None => what.to_owned(),
+            None => what,
         }
     }
 }

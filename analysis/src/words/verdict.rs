@@ -252,7 +252,7 @@ fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
     let of = match (phases.training_by, phases.steps) {
         (TrainingMark::AfterImports, _) => "the run after its imports".to_owned(),
         (TrainingMark::AfterFork, _) => "the run after its first fork".to_owned(),
-        (TrainingMark::Loop, _) => "the time in the loop".to_owned(),
+        (TrainingMark::Loop, _) => "the loop's time".to_owned(),
         (_, None) => "the run".to_owned(),
         (_, Some(steps)) => counted(steps, "training step"),
     };

@@ -298,8 +298,10 @@ impl<'a> JudgedRun<'a> {
 
 /// When the loop of a service first waited for a request, on the clock of its trace.
 fn serves_ns(analysis: &Analysis, process: &ProcessReport, loops: &[LoopReport]) -> Option<u64> {
-    let is_its = |of: &&LoopReport| (of.trace, of.pid) == (process.trace, process.pid);
-    let of = loops.iter().find(is_its).filter(|of| of.waits_for_many())?;
+    let is_its = |of: &&LoopReport| {
+        (of.trace, of.pid) == (process.trace, process.pid) && of.waits_for_many()
+    };
+    let of = loops.iter().find(is_its)?;
     let trace = analysis.traces.get(process.trace)?;
     Some(time::after(trace.started_ns(), of.since_start_ns))
 }

@@ -2,7 +2,8 @@
 //!
 //! Owns the sums of each such place, and which of them is the loop of its process. `turns/figures.rs` has the report,
 //! `turns/lengths.rs` the distribution, `turns/spent.rs` what a long turn was spent on, `turns/others.rs`
-//! waits for other processes, `turns/held.rs` the verdict on a loop, `turns/advice.rs` what to change, `turns/live.rs` the figures of the live view.
+//! waits for other processes, `turns/work.rs` pools of threads, `turns/held.rs` the verdict on a loop, `turns/advice.rs`
+//! what to change, `turns/live.rs` the figures of the live view.
 
 pub(crate) mod advice;
 pub(crate) mod figures;
@@ -11,13 +12,15 @@ mod lengths;
 pub(crate) mod live;
 pub(crate) mod others;
 mod spent;
+mod work;
 
 use crate::cpu::spans::{ThreadDid, ThreadSpan};
-use crate::figure::Location;
 use crate::stacks::{MovedNodes, NodeId, StackTree};
 use crate::time::{add_to, beyond, duration_ns, overlap_ns, sum};
 use figures::{LoopReport, TurnFigures, TurnReport};
-use gctrace_event::{GcReason, LoopPlace, OffCpu, OffCpuReason, Pause, Turn, Turns};
+use gctrace_event::{
+    GcReason, LoopPlace, OffCpu, OffCpuReason, Pause, Turn, Turns, WORK_CALL, takes_work,
+};
 use gctrace_stats::{rate, ratio};
 use gctrace_units::LONG_PAUSE_NS;
 use lengths::Lengths;
@@ -146,9 +149,14 @@ impl LoopSums {
         }
     }
 
+    /// The loop of the process and its pool, as far as it has them.
+    pub(crate) fn reports(&self, about: &LoopContext<'_>) -> impl Iterator<Item = LoopReport> {
+        self.input(about).into_iter().chain(self.work(about))
+    }
+
     /// The loop of the process: of its main thread, or else of the thread that spent most time in turns. `None` if no
     /// thread spends its time in one.
-    pub(crate) fn report(&self, about: &LoopContext<'_>) -> Option<LoopReport> {
+    fn input(&self, about: &LoopContext<'_>) -> Option<LoopReport> {
         let mut loops: Vec<PlacedSums<'_>> = self
             .threads()
             .into_values()
@@ -169,9 +177,10 @@ impl LoopSums {
         Some(self.loop_report((*tid, place), sums, long, about))
     }
 
+    /// Places where threads wait for input.
     fn threads(&self) -> BTreeMap<u32, Vec<PlacedSums<'_>>> {
         let mut threads: BTreeMap<u32, Vec<_>> = BTreeMap::new();
-        for place in &self.places {
+        for place in self.places.iter().filter(|(at, _)| at.1.call != WORK_CALL) {
             threads.entry(place.0.0).or_default().push(place);
         }
         threads
@@ -215,6 +224,7 @@ impl LoopSums {
             pid: about.pid,
             tid,
             main_thread: tid == about.pid,
+            threads: 1,
             call: place.call.clone(),
             line: sums.node.map(|node| about.tree.own_line(node).clone()),
             since_start_ns: duration_ns(about.started_ns, sums.since_ns.unwrap_or(0)),
@@ -234,7 +244,9 @@ impl LoopSums {
 
     /// The long turns of a loop: start on the clock of the trace, length, and time in collections, in ns, in order of time.
     pub(crate) fn long_turns(&self, of: &LoopReport) -> Vec<[u64; 3]> {
-        let is_its = |turn: &&Turn| turn.tid == of.tid && turn.place.call == of.call;
+        let is_its = |turn: &&Turn| {
+            turn.place.call == of.call && (turn.tid == of.tid || of.call == WORK_CALL)
+        };
         let drawn =
             self.long.iter().filter(is_its).map(|turn| {
                 [turn.start_ns, turn.length_ns(), self.spent(turn, &[]).collections_ns()]
@@ -292,9 +304,10 @@ fn idle_times(tid: u32, own: Option<NodeId>, about: &LoopContext<'_>) -> Vec<Idl
         };
         let is_idle = match reason {
             OffCpuReason::Poll => own == Some(node),
-            OffCpuReason::Lock => *known
-                .entry(node)
-                .or_insert_with(|| about.tree.frames(node).any(takes_from_a_queue)),
+            OffCpuReason::Lock => *known.entry(node).or_insert_with(|| {
+                let frames = about.tree.frames(node);
+                takes_work(frames.map(|frame| (frame.file.as_str(), frame.function.as_str())))
+            }),
             _ => false,
         };
         if is_idle {
@@ -303,11 +316,6 @@ fn idle_times(tid: u32, own: Option<NodeId>, about: &LoopContext<'_>) -> Vec<Idl
     }
     idle.sort_by_key(|idle| idle.span);
     idle
-}
-
-fn takes_from_a_queue(frame: &Location) -> bool {
-    let file = frame.file.rsplit('/').next().unwrap_or_default();
-    frame.library && frame.function.ends_with("get") && matches!(file, "queue.py" | "queues.py")
 }
 
 /// The ones within a turn, of times in order.
@@ -339,9 +347,12 @@ impl PlaceSums {
     }
 
     fn is_loop(&self, ended_ns: u64) -> bool {
+        self.lengths.count() >= LEAST_TURNS && self.takes_most_time(ended_ns)
+    }
+
+    fn takes_most_time(&self, ended_ns: u64) -> bool {
         let observed_ns = self.since_ns.map_or(0, |since_ns| duration_ns(since_ns, ended_ns));
-        let time_ns = self.time_ns();
-        self.lengths.count() >= LEAST_TURNS && time_ns as f64 >= LEAST_SHARE * observed_ns as f64
+        self.time_ns() as f64 >= LEAST_SHARE * observed_ns as f64
     }
 }
 

@@ -465,13 +465,13 @@ struct off_cpu_event {
 	__u32 woken_by;        /* process of the thread that woke it, 0: unknown                  */
 };
 
-/* Where a thread waits again and again: a system call with its first argument, a descriptor mostly. What it does
- * between two waits there is a turn. */
+/* Where a thread waits again and again: a system call with its first argument, a descriptor mostly; of waits for a lock
+ * the stack in its place. What it does between two waits there is a turn. */
 struct loop_key {
 	__u32 pid;
 	__u32 tid;
 	__s32 system_call;     /* its number                                                      */
-	__u32 first_argument;  /* its lower half                                                  */
+	__u32 first_argument;  /* its lower half, or that of the stack                            */
 };
 
 /* Counts of turns by length: 64 linear buckets for each power of two, in units of 2^TURN_SHIFT ns. The first 128 are one
@@ -512,6 +512,7 @@ struct turn_event {
 	__u32 kind;            /* EVENT_TURN                                                      */
 	__u32 reserved;
 	struct loop_key place;
+	__u64 stack;           /* of the loop's last wait                                         */
 	__u64 start_ns;
 	__u64 end_ns;
 	__u64 spent_ns[SPENT];
@@ -777,7 +778,7 @@ _Static_assert(sizeof(struct sampled_thread) == 192, "sampled_thread");
 _Static_assert(sizeof(struct earlier_wait) == 24, "earlier_wait");
 _Static_assert(sizeof(struct off_cpu_event) == 48, "off_cpu_event");
 _Static_assert(sizeof(struct loop_event) == 24, "loop_event");
-_Static_assert(sizeof(struct turn_event) == 144, "turn_event");
+_Static_assert(sizeof(struct turn_event) == 152, "turn_event");
 _Static_assert(sizeof(struct followed_process) == 24, "followed_process");
 
 #endif

@@ -9,7 +9,7 @@
 #include "cpython.bpf.h"
 #include "stack.bpf.h"
 #include "thread.bpf.h"
-#include "sample.bpf.h"
+#include "sampled_thread.bpf.h"
 #include "collector.bpf.h"
 #include "counters.bpf.h"
 #include "stop.bpf.c"

@@ -3,6 +3,8 @@
  * Owns: loops, and the turns of each. A thread of Python that waits for input again and again at the same place has a
  * loop there; a turn is what it does from the return of such a wait to the next. Calls that only look whether there is
  * input, and do not wait, end turns too; they are seen at their entry (raw_tp/sys_enter), once user space asks for it.
+ * Who takes work from a queue waits for a lock, at another address each time (Condition.wait() makes one): its place is
+ * the stack with which it waits.
  *
  * Not here: which of the loops of a thread is its own, and what a turn was spent on besides waits and collections
  * (analysis).
@@ -11,11 +13,13 @@
 #define GCTRACE_LOOP_H
 
 /* Places where threads of recorded processes wait for input. More are not counted. */
-#define MAX_LOOPS 256
+#define MAX_LOOPS 512
 /* The highest number of a system call of x86-64 and arm64 is below (469 in Linux 6.17). */
 #define SYSTEM_CALLS 512
 /* Waits at one place that make it a loop which reads messages. Who polls a place once will do it again. */
 #define READ_WAITS 3
+/* Who waits so long for a lock may wait for work there; the other places would be too many: 1 ms. */
+#define WORK_WAIT_NS 1000000ull
 /* Who reads a message of several parts reads the next one within this time: 20 us. */
 #define SAME_MESSAGE_NS 20000ull
 /* Before a message multiprocessing reads its length, in so many bytes (Connection._recv_bytes, Python 3.8 to 3.15). */
@@ -58,6 +62,7 @@ static __always_inline void send_turn(const struct loop_key *key, struct loop_st
 	event->kind = EVENT_TURN;
 	event->reserved = 0;
 	event->place = *key;
+	event->stack = loop->stack;
 	event->start_ns = loop->begin_ns;
 	event->end_ns = now;
 	for (u32 i = 0; i < SPENT; i++)
@@ -157,21 +162,45 @@ static __always_inline void announce(const struct loop_key *key, struct loop_sta
 	loop->announced = 1;
 }
 
+/* Whether the thread may wait for work from another thread. */
+static __always_inline bool is_for_work(const struct sampled_thread *thread)
+{
+	return thread->tstate && thread->reason == WAIT_LOCK && thread->stack && thread->stack != STACK_LOST;
+}
+
+static __always_inline bool is_for_input(const struct sampled_thread *thread)
+{
+	return thread->tstate && (thread->reason == WAIT_POLL || thread->reason == WAIT_PIPE);
+}
+
 static __always_inline struct loop_key key_of(u32 tid, const struct sampled_thread *thread)
 {
 	struct loop_key key = {
 		.pid = thread->pid,
 		.tid = tid,
 		.system_call = thread->system_call,
-		.first_argument = thread->first_argument,
+		.first_argument = is_for_work(thread) ? thread->stack : thread->first_argument,
 	};
 
 	return key;
 }
 
-static __always_inline bool is_for_input(const struct sampled_thread *thread)
+/* A new place of a thread; 0 if there are too many. */
+static __noinline struct loop_state *new_loop(const struct loop_key *key, u64 now)
 {
-	return thread->tstate && (thread->reason == WAIT_POLL || thread->reason == WAIT_PIPE);
+	u32 zero = 0;
+	struct loop_state *loop = bpf_map_lookup_elem(&empty_loop, &zero);
+
+	if (!loop || bpf_map_update_elem(&loops, key, loop, BPF_NOEXIST)) {
+		count(COUNTER_LOST_LOOPS);
+		return 0;
+	}
+	loop = bpf_map_lookup_elem(&loops, key);
+	if (loop) {
+		loop->limit_ns = long_turn_ns;
+		loop->since_ns = now;
+	}
+	return loop;
 }
 
 static __always_inline bool is_looked_at(u64 system_call)
@@ -184,24 +213,17 @@ static __always_inline bool is_looked_at(u64 system_call)
 static __always_inline void loop_waits(u32 tid, const struct sampled_thread *thread, u64 now)
 {
 	struct loop_key key = key_of(tid, thread);
+	bool is_input = is_for_input(thread);
 	struct loop_state *loop;
-	u32 zero = 0;
 
-	if (!is_for_input(thread))
+	if (!is_input && !is_for_work(thread))
 		return;
 	loop = bpf_map_lookup_elem(&loops, &key);
-	if (!loop) {
-		loop = bpf_map_lookup_elem(&empty_loop, &zero);
-		if (!loop || bpf_map_update_elem(&loops, &key, loop, BPF_NOEXIST)) {
-			count(COUNTER_LOST_LOOPS);
-			return;
-		}
-		loop = bpf_map_lookup_elem(&loops, &key);
-		if (!loop)
-			return;
-		loop->limit_ns = long_turn_ns;
-		loop->since_ns = now;
-	}
+	/* a wait for work is known by its length */
+	if (!loop && is_input)
+		loop = new_loop(&key, now);
+	if (!loop)
+		return;
 	/* Its entry has ended the turn, if entries are seen. Otherwise this does. */
 	if (!loop->entered && !is_looked_at(key.system_call))
 		end_turn(&key, loop, thread, now);
@@ -213,7 +235,7 @@ static __always_inline void loop_waits(u32 tid, const struct sampled_thread *thr
 		loop->stack = thread->stack;
 	loop->waits += 1;
 	loop->reads = thread->reason == WAIT_PIPE;
-	if (!loop->announced && (!loop->reads || loop->waits >= READ_WAITS))
+	if (is_input && !loop->announced && (!loop->reads || loop->waits >= READ_WAITS))
 		announce(&key, loop);
 }
 
@@ -221,11 +243,19 @@ static __always_inline void loop_waits(u32 tid, const struct sampled_thread *thr
 static __always_inline void loop_returns(u32 tid, const struct sampled_thread *thread, u64 start, u64 now)
 {
 	struct loop_key key = key_of(tid, thread);
+	bool is_work = is_for_work(thread);
 	struct loop_state *loop;
 
-	if (!is_for_input(thread))
+	if (!is_work && !is_for_input(thread))
 		return;
 	loop = bpf_map_lookup_elem(&loops, &key);
+	if (!loop && is_work && now - start >= WORK_WAIT_NS) {
+		loop = new_loop(&key, now);
+		if (loop) {
+			loop->stack = thread->stack;
+			loop->waits = 1;
+		}
+	}
 	if (!loop)
 		return;
 	loop->waited_ns += now - start;

@@ -2,7 +2,7 @@
 /*
  * Owns: samples of what the threads of recorded processes execute, taken by a clock of each CPU
  * (perf_event_open(2), PERF_COUNT_SW_CPU_CLOCK), and where they were for how long off the CPU. A
- * separate object, loaded for --sample only; the maps of maps.bpf.h, stack.bpf.h and sample.bpf.h are
+ * separate object, loaded for --sample only; the maps of maps.bpf.h, stack.bpf.h and sampled_thread.bpf.h are
  * the session's.
  *
  * A sample is taken in an interrupt of the thread: its Python frames do not change meanwhile. While
@@ -24,7 +24,7 @@
 #include "arch.bpf.h"
 #include "cpython.bpf.h"
 #include "stack.bpf.h"
-#include "sample.bpf.h"
+#include "sampled_thread.bpf.h"
 #include "loop.bpf.h"
 
 /* The kernel has bpf_loop (5.17), whose body the verifier checks once: of 29,000 instructions that it

@@ -26,8 +26,8 @@ pub enum KernelEvent {
     OffCpu(OffCpuEvent),
     /// A thread waits at the same place again and again.
     Loop(LoopKey),
-    /// A long turn of a loop.
-    Turn(Turn),
+    /// A long turn of a loop, and the stack with which the loop waits.
+    Turn(Turn, Option<StackId>),
     /// A type is seen in garbage for the first time.
     Type(TypeEvent),
     /// The garbage of a collection was examined.
@@ -115,7 +115,7 @@ pub struct SampleEvent {
     pub instruction: Option<u64>,
 }
 
-/// A time of a thread off the CPU, of a millisecond or longer (`OFF_CPU_NS` of `bpf/sample.bpf.h`); or of no length,
+/// A time of a thread off the CPU, of a millisecond or longer (`OFF_CPU_NS` of `bpf/sampled_thread.bpf.h`); or of no length,
 /// with the reason [`Driver`](gctrace_event::OffCpuReason::Driver), where it launched a function of the host
 /// (`cuLaunchHostFunc`).
 #[derive(Clone, Debug, PartialEq, Eq)]

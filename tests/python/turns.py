@@ -1,10 +1,11 @@
 """Loops that log their own turns, and causes of long ones, planted one after the other: turns.py OUTPUT.
 
-Written to OUTPUT by kind of loop, `asyncio` and `selector`: `lengths`, of each turn in ns, from the return of a wait to
-the next one; `planted`, by cause the start, in ns of CLOCK_MONOTONIC, the length of each, and how long it waited for a lock.
+Written to OUTPUT by kind of loop, `asyncio`, `selector` and `pool`: `lengths`, of each turn in ns, from the return of a
+wait to the next one, in a pool of each piece of work; `planted`, by cause the start, in ns of CLOCK_MONOTONIC, the length of each, how long it waited for a lock, and the thread.
 """
 
 import asyncio
+import concurrent.futures
 import gc
 import json
 import os
@@ -16,7 +17,7 @@ import threading
 import time
 
 OUTPUT = sys.argv[1]
-KIND = sys.argv[2] if len(sys.argv) > 2 else "both"
+KIND = sys.argv[2] if len(sys.argv) > 2 else "all"
 ROUNDS = 6
 # in-process, a thread has a loop from its second wait on
 UNTIL_SEEN = 6
@@ -90,7 +91,8 @@ CAUSES = [collects, computes, sleeps, sleeps_often, locks, mixes]
 def plant(cause):
     start = now()
     waited = cause()
-    PLANTED.setdefault(cause.__name__, []).append((start, now() - start, waited))
+    planted = (start, now() - start, waited, threading.get_native_id())
+    PLANTED.setdefault(cause.__name__, []).append(planted)
 
 
 async def on_asyncio():
@@ -131,14 +133,36 @@ def on_selector():
     selector.select(0)
 
 
+def on_pool():
+    """A pool of threads, as of a server whose handlers block."""
+
+    def work(cause):
+        start = now()
+        if cause:
+            plant(cause)
+        LENGTHS.append(now() - start)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        # a thread has a place from its first long wait on
+        for _ in range(UNTIL_SEEN):
+            for handed in [pool.submit(work, None) for _ in range(2)]:
+                handed.result()
+            time.sleep(0.005)
+        for cause in ROUNDS * CAUSES:
+            pool.submit(work, cause).result()
+            time.sleep(0.003)
+
+
 if KIND == "asyncio":
     event_loop = asyncio.SelectorEventLoop(LoggingSelector())
     event_loop.run_until_complete(on_asyncio())
 elif KIND == "selector":
     on_selector()
-if KIND == "both":
+elif KIND == "pool":
+    on_pool()
+if KIND == "all":
     logs = {}
-    for kind in ["asyncio", "selector"]:
+    for kind in ["asyncio", "selector", "pool"]:
         own = OUTPUT + "." + kind
         subprocess.run([sys.executable, __file__, own, kind], check=True)
         with open(own, encoding="utf-8") as file:

@@ -126,20 +126,21 @@ impl Analysis {
 
     /// The loops of processes, in no order.
     pub(crate) fn loops(&self) -> Vec<LoopReport> {
-        let of = |(index, process): (usize, &ProcessState)| {
-            let trace = self.traces.get(process.trace)?;
+        let mut loops = Vec::new();
+        for (index, process) in self.processes.iter().enumerate() {
+            let Some(trace) = self.traces.get(process.trace) else { continue };
             let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
             let (_, ended_ns, _) = process.observed(ended_ns, trace.last_ns());
             let spans = self.thread_spans.get(process.trace);
-            process.loops.report(&LoopContext {
+            loops.extend(process.loops.reports(&LoopContext {
                 trace: process.trace,
                 pid: process.sums.pid,
                 started_ns: trace.started_ns(),
                 ended_ns,
                 tree: &self.stacks,
                 spans: spans.map_or([&[], &[]], |spans| [spans.of(index), spans.others(index)]),
-            })
-        };
-        self.processes.iter().enumerate().filter_map(of).collect()
+            }));
+        }
+        loops
     }
 }

@@ -2,7 +2,7 @@
 
 use super::lengths::Lengths;
 use crate::figure::Location;
-use gctrace_event::OffCpuReason;
+use gctrace_event::{OffCpuReason, WORK_CALL};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -20,7 +20,9 @@ pub struct LoopReport {
     pub tid: u32,
     /// Whether that is the main thread.
     pub main_thread: bool,
-    /// The call in which it waits, `epoll_wait` for example.
+    /// Threads of a pool, which wait at the same line for work; 1 of any other loop.
+    pub threads: usize,
+    /// The call in which it waits, `epoll_wait` for example; `queue` where it waits for work from another thread.
     pub call: String,
     /// The line that calls it; `null` if no stack was taken.
     pub line: Option<Location>,
@@ -141,6 +143,12 @@ impl LoopReport {
         (!self.waits_for_many(), !is_judged, Reverse(busy_ns as u64), self.trace, self.pid)
     }
 
+    /// Whether its threads wait for work from other threads: a pool, or the consumer of a queue.
+    #[must_use]
+    pub fn takes_work(&self) -> bool {
+        self.call == WORK_CALL
+    }
+
     /// Whether it waits for several inputs, or for connections.
     #[must_use]
     pub fn waits_for_many(&self) -> bool {
@@ -149,6 +157,11 @@ impl LoopReport {
 }
 
 impl TurnFigures {
+    /// The same where nobody knows what arrives.
+    pub(super) fn without_arrivals(self) -> Self {
+        Self { lag_p99_ns: None, late_10_ms_ratio: None, late_100_ms_ratio: None, ..self }
+    }
+
     /// `time_ns`: in turns and waits.
     /// `arrivals`: times in which an arrival waits for their end; collections of other threads while the loop waits are
     /// among them.

@@ -191,6 +191,7 @@ mod tests {
             pid: 7,
             tid: 7,
             main_thread: true,
+            threads: 1,
             call: call.to_owned(),
             line: None,
             since_start_ns: 0,

@@ -15,6 +15,12 @@ impl Lengths {
         }
     }
 
+    pub(super) fn append(&mut self, other: &Self) {
+        for (bucket, count) in &other.0 {
+            add_to(self.0.entry(*bucket).or_default(), *count);
+        }
+    }
+
     pub(super) fn count(&self) -> u64 {
         sum(self.0.values())
     }

@@ -7,7 +7,7 @@ use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{MapCore as _, MapHandle, OpenObject};
 use std::os::fd::AsFd as _;
 
-/// The maps declared by `maps.bpf.h`, `stack.bpf.h`, `thread.bpf.h` and `sample.bpf.h`, in each object that
+/// The maps declared by `maps.bpf.h`, `stack.bpf.h`, `thread.bpf.h` and `sampled_thread.bpf.h`, in each object that
 /// includes them.
 const SHARED: [&str; 12] = [
     "points",

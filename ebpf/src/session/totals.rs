@@ -158,7 +158,7 @@ impl ProgramCounts {
                 Counter::COUNTER_LOST_TURNS,
                 "long turns of loops: the ring buffer was full (--ring-size)",
             ),
-            (Counter::COUNTER_LOST_LOOPS, "waits of loops: more than 256 at once"),
+            (Counter::COUNTER_LOST_LOOPS, "waits of loops: more than 512 at once"),
             (Counter::COUNTER_LOST_TYPES, "names of types: the ring buffer was full (--ring-size)"),
         ]
         .into_iter()

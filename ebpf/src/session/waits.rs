@@ -8,7 +8,7 @@ use crate::wire::{OffCpuWire, SampledThread};
 use libbpf_rs::{MapCore as _, MapFlags};
 use zerocopy::FromBytes as _;
 
-/// A shorter time off the CPU is not recorded, in ns: `OFF_CPU_NS` of `bpf/sample.bpf.h`.
+/// A shorter time off the CPU is not recorded, in ns: `OFF_CPU_NS` of `bpf/sampled_thread.bpf.h`.
 const OFF_CPU_NS: u64 = 1_000_000;
 /// `STACK_LOST` of `bpf/stack.bpf.h`: a stack that was not taken or sent.
 const STACK_LOST: u64 = 1;

@@ -14,7 +14,7 @@
 //! - `api`, `object`: CPython's C API.
 
 mod allocations;
-mod api;
+pub(crate) mod api;
 pub(crate) mod apply;
 mod asked;
 mod builtin;
@@ -69,14 +69,6 @@ fn install(api: &'static PythonApi) {
 /// Whether the program has a CPython.
 pub(crate) fn is_found() -> bool {
     api::api().is_some()
-}
-
-/// Whether CPython knows the calling thread. Needs no lock.
-pub(crate) fn knows_this_thread() -> bool {
-    let state = api::api().and_then(|api| api.PyGILState_GetThisThreadState);
-    let Some(state) = state else { return false };
-    // SAFETY: may be called at any time by any thread.
-    !unsafe { state() }.is_null()
 }
 
 /// CPU time that the library took when it was loaded, in ns; 0 once it is counted.

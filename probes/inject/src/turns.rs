@@ -16,7 +16,7 @@ mod thread_loops;
 use crate::confined::is_noticed;
 use crate::exec::{NOT_THERE, next_functions};
 use crate::process_ring::{existing_ring, now_ns, options};
-use crate::python;
+use crate::python::api::knows_this_thread;
 use crate::recording::guarded;
 use gctrace_ring::{PythonMessage, WaitCall};
 use gctrace_units::{sum, times};
@@ -119,7 +119,7 @@ fn first_loop() -> Option<*mut ThreadLoops> {
         WAITS.set(waits);
         return None;
     }
-    let is_known = !is_noticed() && python::knows_this_thread();
+    let is_known = !is_noticed() && knows_this_thread();
     if !is_known || THREADS.fetch_add(1, Relaxed) >= MOST_THREADS {
         if is_known {
             THREADS.fetch_sub(1, Relaxed);

@@ -25,22 +25,24 @@ mod in_process {
 
 fn check(test: &str, name: &str) {
     if let Some(run) = SampledRun::of(test, name, "turns.py", &[]) {
-        is_true(&run, BEFORE);
+        is_true(&run, &["asyncio", "selector", "pool"], BEFORE);
     }
 }
 
 fn check_in_process(test: &str, name: &str) {
     if let Some(run) = SampledRun::in_mode("inject", test, name, "turns.py", &[]) {
-        is_true(&run, BEFORE_IN_PROCESS);
+        is_true(&run, &["asyncio", "selector"], BEFORE_IN_PROCESS);
     }
 }
 
 /// `before`: turns that may be missed at the start.
-fn is_true(run: &SampledRun, before: u64) {
-    for kind in ["asyncio", "selector"] {
+fn is_true(run: &SampledRun, kinds: &[&str], before: u64) {
+    for kind in kinds {
         let log = &run.truth[kind];
         let loops = run.report["loops"].as_array().unwrap();
-        let found = loops.iter().find(|of| of["pid"] == log["pid"]);
+        let is_pool = *kind == "pool";
+        let found =
+            loops.iter().find(|of| of["pid"] == log["pid"] && (of["call"] == "queue") == is_pool);
         let found = found.unwrap_or_else(|| panic!("{kind}: {loops:?}"));
         is_counted(kind, log, found, before);
         adds_up(kind, found);
@@ -62,7 +64,9 @@ fn is_counted(kind: &str, log: &Value, found: &Value, before: u64) {
     let lengths = log["lengths"].as_array().unwrap();
     let longest_ns = lengths.iter().map(|ns| ns.as_u64().unwrap()).max().unwrap();
     let (logged, turns) = (lengths.len() as u64, found["turns"].as_u64().unwrap());
-    assert!(turns <= logged && turns + before >= logged, "{kind}: {turns} of {logged}, {found}");
+    // A worker that another one was faster than is woken for nothing, which the pool does not log.
+    let most = if kind == "pool" { 3 * logged } else { logged };
+    assert!(turns <= most && turns + before >= logged, "{kind}: {turns} of {logged}, {found}");
     let found_ns = found["figures"]["longest_ns"].as_u64().unwrap();
     assert!(found_ns + APART_NS >= longest_ns, "{kind}: {found_ns} of {longest_ns}");
 }
@@ -77,11 +81,12 @@ fn adds_up(kind: &str, found: &Value) {
     }
 }
 
-/// A turn's time in collections is the length of these.
+/// A turn's time in collections is the length of the ones in its thread.
 fn has_its_pauses(kind: &str, turn: &Value, pauses: &[Pause]) {
     let from_ns = nanoseconds(&turn["ts"]);
     let within = from_ns..from_ns + nanoseconds(&turn["dur"]);
-    let pauses = pauses.iter().filter(|pause| within.contains(&pause.start_ns));
+    let pauses = pauses.iter().filter(|pause| turn["tid"] == pause.tid);
+    let pauses = pauses.filter(|pause| within.contains(&pause.start_ns));
     let expected_ns: u64 = pauses.map(|pause| pause.end_ns - pause.start_ns).sum();
     let in_pauses_ns = turn["args"]["in_pauses_ns"].as_u64().unwrap();
     assert!(in_pauses_ns.abs_diff(expected_ns) <= APART_NS, "{kind}: {expected_ns} ns, {turn}");
@@ -95,7 +100,8 @@ fn is_found(kind: &str, cause: &str, planted: &Value, turns: &[Value]) {
     let turn = turns.iter().find(|turn| {
         let from_ns = nanoseconds(&turn["ts"]);
         let to_ns = from_ns + nanoseconds(&turn["dur"]);
-        from_ns <= start_ns + APART_NS && to_ns + APART_NS >= end_ns
+        let spans_it = from_ns <= start_ns + APART_NS && to_ns + APART_NS >= end_ns;
+        turn["tid"] == planted[3] && spans_it
     });
     let turn = turn.unwrap_or_else(|| panic!("{kind}: no turn of {cause} at {start_ns}"));
     let in_pauses_ns = turn["args"]["in_pauses_ns"].as_u64().unwrap();

@@ -23,10 +23,42 @@ use std::collections::BTreeMap;
     Decode,
 )]
 pub struct LoopPlace {
-    /// Name of the system call or function that waits, `epoll_wait` for example.
+    /// Name of the system call or function that waits, `epoll_wait` for example; [`WORK_CALL`] for work.
     pub call: String,
-    /// The lower half of its first argument: a descriptor, or an address.
+    /// The lower half of its first argument: a descriptor, or an address; of its stack where it waits for work.
     pub argument: u32,
+}
+
+/// The call of a [`LoopPlace`] where a thread waits for a lock until another thread gives it work ([`takes_work`]).
+pub const WORK_CALL: &str = "queue";
+
+/// Functions that take work from other threads, with their files: `queue` and `multiprocessing` of the standard library,
+/// its thread pool, and the threads of waitress.
+const TAKE_WORK: [(&str, &str); 4] = [
+    ("queue.py", "get"),
+    ("queues.py", "get"),
+    ("thread.py", "_worker"),
+    ("task.py", "handler_thread"),
+];
+
+/// Whether a thread that waits for a lock with these frames, file and function from the innermost on, waits for work.
+///
+/// ```
+/// let wait = ("/usr/lib/python3.11/threading.py", "Condition.wait");
+/// let get = ("/usr/lib/python3.11/queue.py", "Queue.get");
+/// assert!(gctrace_event::takes_work([wait, get]));
+/// assert!(!gctrace_event::takes_work([wait, ("serve.py", "put")]));
+/// ```
+pub fn takes_work<'a>(frames: impl IntoIterator<Item = (&'a str, &'a str)>) -> bool {
+    for (path, qualified) in frames {
+        let file = path.rsplit('/').next().unwrap_or_default();
+        let function = qualified.rsplit('.').next().unwrap_or_default();
+        // Conditions wait there.
+        if file != "threading.py" {
+            return TAKE_WORK.contains(&(file, function));
+        }
+    }
+    false
 }
 
 /// Whether a call waits for several inputs or for connections, as the loop of a service does. Who waits for one may wait

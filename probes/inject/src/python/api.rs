@@ -219,6 +219,13 @@ pub(crate) fn api() -> Option<&'static PythonApi> {
     API.get()
 }
 
+/// Whether CPython knows the calling thread. Needs no lock.
+pub(crate) fn knows_this_thread() -> bool {
+    let Some(state) = api().and_then(|api| api.PyGILState_GetThisThreadState) else { return false };
+    // SAFETY: may be called at any time by any thread.
+    !unsafe { state() }.is_null()
+}
+
 impl PythonApi {
     /// None, as a new reference.
     pub(crate) fn none(&self) -> Object {

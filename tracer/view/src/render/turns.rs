@@ -37,9 +37,8 @@ pub(crate) fn in_short(report: &Report) -> Vec<Block> {
     let others = others.map(|wait| waits(wait, report));
     // Who is waited for comes first among the loops.
     let many = if others.is_some() { 1 } else { LOOPS_IN_SHORT };
-    // Beside a service, who asks and waits for the answer is no news.
     let shown = report.loops.iter().enumerate();
-    let shown = shown.filter(|(index, of)| *index == 0 || of.waits_for_many()).take(many);
+    let shown = shown.filter(|(index, of)| *index == 0 || is_news(of, report)).take(many);
     // The verdict has how long requests wait for the first one.
     let is_in_verdict = words::turns::sentence(report).is_some();
     let sentences = shown.flat_map(|(index, of)| {
@@ -52,6 +51,13 @@ pub(crate) fn in_short(report: &Report) -> Vec<Block> {
     });
     let sentences = sentences.flatten().chain(others);
     sentences.map(|sentence| hanging(sentence, "", INDENT)).collect()
+}
+
+/// Beside a service, who asks and waits for the answer is no news; its own pool is.
+fn is_news(of: &LoopReport, report: &Report) -> bool {
+    let first = report.loops.first();
+    let is_same = first.is_some_and(|first| (first.trace, first.pid) == (of.trace, of.pid));
+    of.waits_for_many() || is_same && of.takes_work()
 }
 
 /// Whether a process waited so long for another one's collections that its users may notice.
@@ -123,7 +129,7 @@ pub(crate) fn turns(report: &Report) -> Section {
 
 /// `The loop of process 812 (epoll_wait at serve.py:12 in run): 656 turns/s, p50 157 µs, p99 8.45 ms, longest 91.0 ms.`
 fn figures(of: &LoopReport, report: &Report) -> String {
-    let several = report.loops.len() > 1;
+    let several = report.loops.iter().any(|other| (other.trace, other.pid) != (of.trace, of.pid));
     let whose = if several { format!(" of process {}", of.pid) } else { String::new() };
     let name = program(of.pid, report).filter(|_| several);
     let name = name.map_or(String::new(), |name| format!("{name}, "));
@@ -132,9 +138,15 @@ fn figures(of: &LoopReport, report: &Report) -> String {
     let rate = of.turns_per_s.map(|rate| format!("{} turns/s, ", three_digits(rate)));
     let TurnFigures { p50_ns, p99_ns, longest_ns, .. } = of.figures;
     // At one descriptor a thread may wait for answers as well as for requests.
-    let what = if of.waits_for_many() { "The loop" } else { "Between messages" };
+    let what = match (of.takes_work(), of.threads) {
+        (true, 1) => "The consumer",
+        (true, _) => "The pool",
+        (false, _) if of.waits_for_many() => "The loop",
+        (false, _) => "Between messages",
+    };
+    let threads = if of.threads > 1 { format!("{} threads, ", of.threads) } else { String::new() };
     format!(
-        "{what}{whose} ({name}{}{at}): {}p50 {}, p99 {}, longest {}.",
+        "{what}{whose} ({name}{threads}{}{at}): {}p50 {}, p99 {}, longest {}.",
         of.call,
         if_known(rate),
         p50_ns.map(duration).or_dash(),
@@ -153,11 +165,12 @@ fn waits_for_it(of: &LoopReport) -> String {
 }
 
 fn without_sentence(without: &TurnFigures) -> String {
+    let waiting = without.lag_p99_ns.map(|ns| format!(", waiting {}", duration(ns)));
     format!(
-        " Without collections it would be no more than: p99 {}, longest {}, waiting {}.",
+        " Without collections it would be no more than: p99 {}, longest {}{}.",
         without.p99_ns.map(duration).or_dash(),
         duration(without.longest_ns),
-        without.lag_p99_ns.map(duration).or_dash(),
+        if_known(waiting),
     )
 }
 
@@ -192,13 +205,19 @@ fn kinds(of: &LoopReport) -> String {
     };
     let periods = counted(of.busy_periods, "wait");
     let longest = duration(of.longest_busy_ns);
-    let seen = if of.sees_looks { "" } else { " Looks for input that do not wait are not seen." };
+    let seen = match (of.sees_looks, of.takes_work()) {
+        (true, _) => "",
+        (false, true) => " Work that a thread takes without waiting is in the same turn.",
+        (false, false) => " Looks for input that do not wait are not seen.",
+    };
     format!("{busy}with {periods} and up to {longest} between two of them.{seen}")
 }
 
 fn distribution(of: &LoopReport) -> Block {
     let head = ["", "p50", "p99", "longest", "waits p99", ">10 ms", ">100 ms"];
-    let mut table = Table::new(&head, &[0]);
+    // The last three are of what arrives.
+    let columns = if of.figures.lag_p99_ns.is_some() { head.len() } else { head.len() - 3 };
+    let mut table = Table::new(&head[..columns], &[0]);
     let all = [("turns", Some(of.figures)), ("no collections", of.without_collections)];
     for (name, figures) in all {
         let Some(figures) = figures else { continue };
@@ -208,7 +227,7 @@ fn distribution(of: &LoopReport) -> Block {
         let cells = std::iter::once(name.to_owned())
             .chain(lengths.map(|ns| ns.map(duration).or_dash()))
             .chain(shares.map(|ratio| ratio.map(percent).or_dash()));
-        table.row(cells);
+        table.row(cells.take(columns));
     }
     table.into()
 }

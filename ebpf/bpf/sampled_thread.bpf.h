@@ -3,8 +3,8 @@
  * Owns: what samples need to know of a thread before they are taken: its interpreter, and whether it
  * is in a collection.
  */
-#ifndef GCTRACE_SAMPLE_H
-#define GCTRACE_SAMPLE_H
+#ifndef GCTRACE_SAMPLED_THREAD_H
+#define GCTRACE_SAMPLED_THREAD_H
 
 /* --sample: off, or the program `at_sample` is attached. */
 const volatile bool samples = false;

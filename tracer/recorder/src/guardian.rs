@@ -170,9 +170,10 @@ pub fn guard() -> io::Result<()> {
 
 /// Ignores every signal that can be ignored, so that the guardian outlives gctrace.
 fn ignore_signals() -> io::Result<()> {
-    for signal in
-        Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP))
-    {
+    for signal in Signal::iterator() {
+        if matches!(signal, Signal::SIGKILL | Signal::SIGSTOP) {
+            continue;
+        }
         // SAFETY: ignoring runs no code of ours. Faults (SIGSEGV and the like) cannot be ignored
         // and still terminate the process.
         unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn)? };

@@ -330,9 +330,9 @@ impl RunningCommand {
         let ended = self.child.try_wait()?.map(CommandEnd::from);
         if ended.is_some() && self.used_ns.is_none() {
             // Other children are not waited for meanwhile.
-            let after = usage_ns(UsageWho::RUSAGE_CHILDREN);
-            self.used_ns =
-                after.zip(before).map(|(after, before)| gctrace_units::beyond(after, before));
+            if let (Some(after), Some(before)) = (usage_ns(UsageWho::RUSAGE_CHILDREN), before) {
+                self.used_ns = Some(gctrace_units::beyond(after, before));
+            }
         }
         Ok(ended)
     }

@@ -131,18 +131,14 @@ impl PrivilegeError {
         let missing = facts.effective.missing();
         let obstacles = [
             (facts.lockdown == Lockdown::Confidentiality, Obstacle::Lockdown),
-            (
-                facts.newest_capability.is_some_and(|newest| newest < NEWEST_NEEDED),
-                Obstacle::OldKernel,
-            ),
+            (matches!(facts.newest_capability, Some(..NEWEST_NEEDED)), Obstacle::OldKernel),
             (facts.foreign_user_namespace, Obstacle::UserNamespace),
             (!facts.bounding.missing().is_empty() && !missing.is_empty(), Obstacle::BoundingSet),
             (facts.foreign_pid_namespace, Obstacle::PidNamespace),
             (facts.no_new_privileges && !missing.is_empty(), Obstacle::NoNewPrivileges),
             (!missing.is_empty(), Obstacle::NotGranted),
         ];
-        let obstacle =
-            obstacles.into_iter().find_map(|(applies, obstacle)| applies.then_some(obstacle))?;
+        let (_, obstacle) = obstacles.into_iter().find(|(applies, _)| *applies)?;
         Some(Self { obstacle, missing, facts: Box::new(facts) })
     }
 

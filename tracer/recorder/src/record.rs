@@ -42,7 +42,7 @@ pub use crate::record::preparation::RecordingPlan;
 use crate::record::program_time::ProgramTime;
 pub use crate::record::shutdown::RecordingSummary;
 use crate::record::sources::RecordingSources;
-pub use crate::record::supervision::{CommandSupervisor, INTERRUPTED};
+pub use crate::record::supervision::{CommandSupervisor, INTERRUPTED, code_of};
 use crate::record::trace::RecordingTrace;
 use crate::{print, wait};
 use anyhow::Context as _;
@@ -94,9 +94,9 @@ pub fn run(
         }
     };
     let (closed, command) = recording.close(why);
-    let mut found_nothing = false;
-    let trace = closed.as_ref().ok().and_then(|outcome| outcome.trace.clone());
+    let (mut found_nothing, mut trace) = (false, None);
     if let Ok(outcome) = &closed {
+        trace = outcome.trace.clone();
         found_nothing = matches!(config.target, RecordTarget::Process(_)) && !outcome.has_python;
         if config.verbosity > Verbosity::Quiet {
             outcome.sentences.iter().for_each(print::message);
@@ -253,7 +253,7 @@ impl Recording<'_> {
         {
             return Ok(Some(EndReason::ProcessEnded));
         }
-        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if matches!(self.deadline, Some(deadline) if Instant::now() >= deadline) {
             return Ok(Some(EndReason::TimeOver));
         }
         Ok(self.cannot_write())
@@ -277,7 +277,7 @@ impl Recording<'_> {
     /// recording.
     pub fn interrupt(&mut self) -> anyhow::Result<Option<EndReason>> {
         let ends = self.command.interrupt()?;
-        Ok(ends.then_some(EndReason::Interrupted))
+        Ok(if ends { Some(EndReason::Interrupted) } else { None })
     }
 
     /// Losses and probe hits so far.

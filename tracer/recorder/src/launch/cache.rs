@@ -37,7 +37,7 @@ impl CacheDir {
         Self::at(
             &base.join("gctrace"),
             invoker.uid,
-            has_more_rights_than_its_user().then_some(invoker.uid),
+            if has_more_rights_than_its_user() { Some(invoker.uid) } else { None },
         )
     }
 
@@ -53,7 +53,10 @@ impl CacheDir {
         owner: Option<u32>,
         root: &Path,
     ) -> ResolveOptions {
-        let cache = cache.zip(owner).and_then(|(cache, owner)| cache.for_file_of(owner));
+        let cache = match (cache, owner) {
+            (Some(cache), Some(owner)) => cache.for_file_of(owner),
+            _ => None,
+        };
         let debug = "usr/lib/debug";
         ResolveOptions {
             cache: cache.map(Path::to_owned),

@@ -27,8 +27,9 @@ impl LaunchPlan {
     /// Whether the command is an interpreter itself, and not a program or a script that starts one.
     pub fn is_interpreter(&self) -> bool {
         let program = self.with_users_rights(|| find(&self.program, &self.environment));
-        let kind = program.flatten().and_then(|file| gctrace_probes::identify(&file).ok());
-        matches!(kind, Some(ProgramKind::Static | ProgramKind::NeedsLibpython { .. }))
+        let Some(program) = program.flatten() else { return false };
+        let kind = gctrace_probes::identify(&program);
+        matches!(kind, Ok(ProgramKind::Static | ProgramKind::NeedsLibpython { .. }))
     }
 
     /// Executable files that may be interpreters or lead to one, with links resolved: files named by a word of the
@@ -73,10 +74,10 @@ struct NamedInterpreters<'a> {
 
 impl NamedInterpreters<'_> {
     fn add(&mut self, word: &OsStr, steps: usize) {
-        let file = find(word, self.environment).and_then(|file| std::fs::canonicalize(file).ok());
-        let Some(file) = file.filter(|file| self.files.len() < MAX_FILES && is_program(file))
-        else {
-            return;
+        let Some(file) = find(word, self.environment) else { return };
+        let file = match std::fs::canonicalize(file) {
+            Ok(file) if self.files.len() < MAX_FILES && is_program(&file) => file,
+            _ => return,
         };
         match first_line(&file) {
             Some(line) if steps > 0 => {

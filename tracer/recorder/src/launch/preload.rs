@@ -177,7 +177,7 @@ impl LibraryError {
 fn installed() -> String {
     let trusted = |folder: &&str| {
         let there = Path::new(folder).ancestors().find(|part| part.exists());
-        there.is_some_and(|part| nobody_ever_can_write(part, 0))
+        matches!(there, Some(part) if nobody_ever_can_write(part, 0))
     };
     let [first, _] = INSTALLED;
     let folder = INSTALLED.into_iter().find(trusted).unwrap_or(first);

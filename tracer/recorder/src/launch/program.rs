@@ -155,10 +155,8 @@ impl ProgramWalk<'_> {
     fn obstacles(&self, mut words: Vec<OsString>) -> Vec<PreloadObstacle> {
         let mut found = Vec::new();
         for _ in 0..MAX_STEPS {
-            let Some(file) = words.first().and_then(|program| find(program, self.environment))
-            else {
-                break;
-            };
+            let Some(program) = words.first() else { break };
+            let Some(file) = find(program, self.environment) else { break };
             let step = self.step(&file, &words);
             found.extend(step.obstacle.map(|what| PreloadObstacle { file, what }));
             match step.next {
@@ -291,7 +289,7 @@ fn env(words: &[OsString]) -> ProgramStep {
         match &*text {
             "-" | "-i" | "--ignore-environment" => drops = Some(format!("env {text}")),
             "-u" | "--unset" => {
-                if words.pop().is_some_and(|name| name == "LD_PRELOAD") {
+                if matches!(words.pop(), Some(name) if name == "LD_PRELOAD") {
                     drops = Some("env -u LD_PRELOAD".to_owned());
                 }
             }

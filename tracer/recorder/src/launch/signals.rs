@@ -130,11 +130,10 @@ impl Signals {
     pub fn block() -> io::Result<Self> {
         ignore_size_limit();
         let mut set = SigSet::empty();
-        for signal in HANDLED
-            .into_iter()
-            .filter(|signal| *signal == Signal::SIGTERM || !is_ignored(*signal as i32))
-        {
-            set.add(signal);
+        for signal in HANDLED {
+            if signal == Signal::SIGTERM || !is_ignored(signal as i32) {
+                set.add(signal);
+            }
         }
         set.thread_block()?;
         let descriptor =

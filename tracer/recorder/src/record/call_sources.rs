@@ -91,8 +91,7 @@ impl CallSources {
     pub fn take_missing(&mut self) -> Vec<u32> {
         let mut missing = std::mem::take(&mut self.missing);
         for (pid, process) in &mut self.processes {
-            let awaited = process.awaited;
-            if awaited.is_some_and(|since| since.elapsed() >= PATIENCE_WITH_CUPTI) {
+            if matches!(process.awaited, Some(since) if since.elapsed() >= PATIENCE_WITH_CUPTI) {
                 process.awaited = None;
                 if process.give_up() {
                     missing.push(*pid);

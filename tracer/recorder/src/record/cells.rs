@@ -42,7 +42,7 @@ impl CellNames {
         if cell_name(file)? != "In [?]" {
             return None;
         }
-        let known = self.names.get(file).is_some_and(|names| names.contains_key(&pid));
+        let known = matches!(self.names.get(file), Some(names) if names.contains_key(&pid));
         if !known {
             if self.count >= MOST {
                 return None;

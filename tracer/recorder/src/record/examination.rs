@@ -74,7 +74,7 @@ impl Examination {
     pub fn started(&mut self, pid: u32, parent: Option<u32>) {
         self.ended(pid);
         let inherited = parent.and_then(|parent| self.living.get(&parent));
-        let python = inherited.is_some_and(|parent| parent.python);
+        let python = matches!(inherited, Some(parent) if parent.python);
         let finding = ExaminationResult { python, unexamined: None };
         self.living.insert(pid, finding);
     }

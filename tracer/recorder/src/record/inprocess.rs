@@ -253,7 +253,7 @@ impl InProcessSource {
         let records = hello.role.records(&self.options);
         let inode = nix::sys::stat::fstat(&ring).ok().map(|status| status.st_ino);
         let known = self.processes.get(&pid);
-        if known.is_some_and(|known| known.still_maps(hello.role)) {
+        if matches!(known, Some(known) if known.still_maps(hello.role)) {
             return self.warn(pid, SECOND_RING.to_owned(), trace);
         }
         let consumer = match RingConsumer::open(ring.as_fd(), records) {

@@ -31,7 +31,7 @@ impl KeptMemory {
         resident_bytes: Option<u64>,
         now_ns: u64,
     ) -> Option<u64> {
-        let is_large = resident_bytes.is_some_and(|bytes| bytes >= LARGE);
+        let is_large = matches!(resident_bytes, Some(LARGE..));
         if !is_large || now_ns < self.rests_until_ns {
             return None;
         }

@@ -310,7 +310,7 @@ impl KernelSource {
             let late = late && !self.session.sees_mappings() && !self.stopped.contains(pid);
             let now = clock::monotonic_ns();
             let assumed = self.processes.interpreter(pid);
-            self.processes.set_interpreter(pid, Some(index), late.then_some(now));
+            self.processes.set_interpreter(pid, Some(index), if late { Some(now) } else { None });
             trace.examination.examined(pid, true);
             if assumed == Some(index) {
                 continue;
@@ -333,17 +333,16 @@ impl KernelSource {
     }
 
     fn announce(&mut self, trace: &mut RecordingTrace, pid: u32) {
-        let interpreter = self.processes.interpreter(pid);
-        if let (Some(allocations), Some((layout, resolution))) = (
-            &mut self.allocations,
-            interpreter.and_then(|index| self.interpreters.resolution(index)),
-        ) {
-            allocations.watch(pid, layout, resolution);
-        }
-        let interpreter = interpreter.and_then(|index| self.interpreters.describe(index));
-        if let Some(interpreter) = interpreter {
-            let size = ArenaSize::of(interpreter);
-            self.pressures.interpreter(pid, size, clock::monotonic_ns());
+        if let Some(index) = self.processes.interpreter(pid) {
+            if let Some(allocations) = &mut self.allocations
+                && let Some((layout, resolution)) = self.interpreters.resolution(index)
+            {
+                allocations.watch(pid, layout, resolution);
+            }
+            if let Some(interpreter) = self.interpreters.describe(index) {
+                let size = ArenaSize::of(interpreter);
+                self.pressures.interpreter(pid, size, clock::monotonic_ns());
+            }
         }
         self.processes.announce(pid, &self.interpreters, &mut trace.output);
     }

@@ -76,7 +76,7 @@ impl ClockCheck {
     /// Whether a pause of the library is probably recorded by the probes with another time.
     fn is_of_other(&self, pause: &Pause) -> bool {
         let kind = (pause.pid, pause.tid, pause.generation);
-        !is_probed(pause) && self.probed.get(&kind).is_some_and(|count| *count > 0)
+        !is_probed(pause) && matches!(self.probed.get(&kind), Some(count) if *count > 0)
     }
 
     /// The same for a pause that waits no longer; each pause of the probes stands for one.

@@ -187,7 +187,7 @@ pub fn has_device() -> bool {
     names.map(|entry| entry.file_name()).any(|name| match name.to_str() {
         Some(name) => {
             let number = name.strip_prefix("nvidia");
-            let numbered = number.is_some_and(|number| number.parse::<u32>().is_ok());
+            let numbered = matches!(number, Some(number) if number.parse::<u32>().is_ok());
             name == "dxg" || numbered
         }
         None => false,

@@ -89,6 +89,6 @@ impl GpuSampling {
 
 /// The library named by the environment.
 pub fn library() -> Option<PathBuf> {
-    let named = variable(LIBRARY_VARIABLE, VariableEffect::Code).filter(|path| !path.is_empty())?;
-    Some(named.into())
+    let named = variable(LIBRARY_VARIABLE, VariableEffect::Code)?;
+    if named.is_empty() { None } else { Some(named.into()) }
 }

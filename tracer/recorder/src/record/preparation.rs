@@ -51,7 +51,7 @@ impl<'a> RecordingPlan<'a> {
             anyhow::bail!("cannot record from the kernel: {why}");
         }
         let alone = decision.collections == RecordingMode::Ebpf;
-        let probes = by_probes.then(|| LoadedProbes::open(config, alone)).transpose()?;
+        let probes = if by_probes { Some(LoadedProbes::open(config, alone)?) } else { None };
         let mut inprocess = None;
         if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
             let source =
@@ -70,7 +70,7 @@ impl<'a> RecordingPlan<'a> {
                 config.apply.is_none(),
                 "the settings cannot be applied: no library is injected (gctrace doctor)"
             );
-            if launch.variable(APPLY_VARIABLE).is_some_and(|setting| !setting.is_empty()) {
+            if matches!(launch.variable(APPLY_VARIABLE), Some(setting) if !setting.is_empty()) {
                 tracing::warn!(
                     "{APPLY_VARIABLE} is not applied: with --mode {} no library is in the program; \
                      --mode both and inject apply it",
@@ -79,7 +79,7 @@ impl<'a> RecordingPlan<'a> {
             }
         }
         let mut header = header::header(config, decision.collections.clone(), &invoker, |name| {
-            launch.as_ref().and_then(|launch| launch.variable(name))
+            launch.as_ref()?.variable(name)
         });
         if let Some(probes) = &probes {
             probes.describe(config, &mut header);

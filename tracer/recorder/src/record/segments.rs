@@ -229,7 +229,7 @@ impl SegmentedTrace {
             self.flush();
         }
         let Some(current) = &self.current else { return now_ns >= self.retry_ns };
-        let is_full = self.largest().is_some_and(|largest| current.file.bytes() >= largest);
+        let is_full = matches!(self.largest(), Some(largest) if current.file.bytes() >= largest);
         is_full
             || duration_ns(current.start_ns, now_ns) >= self.longest_ns()
             || self.requests.is_due(self.oldest())

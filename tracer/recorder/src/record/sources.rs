@@ -107,8 +107,7 @@ impl RecordingSources {
         let begin = Instant::now();
         loop {
             self.poll(trace)?;
-            let kernel = self.kernel.as_ref();
-            let any = kernel.is_some_and(|kernel| kernel.stopped.resume());
+            let any = if let Some(kernel) = &self.kernel { kernel.stopped.resume() } else { false };
             if !any || begin.elapsed() >= RELEASE {
                 return Ok(());
             }

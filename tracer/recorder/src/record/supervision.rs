@@ -14,6 +14,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// Exit code of a recording that its user ended before the command did.
 pub const INTERRUPTED: u8 = 130;
 
+/// The exit code of a command as it ended; `None`: its user ended gctrace before.
+pub fn code_of(ended: Option<CommandEnd>) -> u8 {
+    if let Some(ended) = ended { ended.exit_code() } else { INTERRUPTED }
+}
+
 /// The command, if one was started, and gctrace's signals.
 pub struct CommandSupervisor {
     launched: Option<RunningCommand>,
@@ -161,7 +166,7 @@ impl CommandSupervisor {
 
     fn stay(mut self) -> anyhow::Result<u8> {
         let ended = self.wait_for_end()?;
-        Ok(ended.map_or(INTERRUPTED, CommandEnd::exit_code))
+        Ok(code_of(ended))
     }
 
     /// Waits for the command as a recording would, without recording; `None`: the user ended

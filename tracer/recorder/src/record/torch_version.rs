@@ -88,9 +88,9 @@ impl TorchVersions {
 /// The version that a process has loaded; `None` if it has loaded none, or it cannot be read.
 fn version(pid: u32, invoker: &Invoker) -> Option<String> {
     let mappings = maps::mappings(pid).ok()?;
-    let mut mappings = mappings.iter().filter(|mapping| !mapping.deleted);
+    let name = Path::new("lib").join(LIBRARY);
     let library =
-        mappings.find(|mapping| mapping.path.ends_with(Path::new("lib").join(LIBRARY)))?;
+        mappings.iter().find(|mapping| !mapping.deleted && mapping.path.ends_with(&name))?;
     let package = library.path.parent()?.parent()?.strip_prefix("/").ok()?;
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let path = root.join(package).join("version.py");

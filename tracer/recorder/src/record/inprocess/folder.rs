@@ -292,9 +292,8 @@ fn remove_leftovers(place: &Path, parent: &File, owner: FolderOwner) {
 
 /// `gctrace-` and 16 hexadecimal digits.
 fn is_our_name(name: &OsStr) -> bool {
-    let Some(digits) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
-        return false;
-    };
+    let Some(name) = name.to_str() else { return false };
+    let Some(digits) = name.strip_prefix(PREFIX) else { return false };
     digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 

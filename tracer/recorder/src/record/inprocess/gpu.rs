@@ -119,8 +119,9 @@ impl GpuRing {
         if let Some(name) = self.names.get(&id) {
             return name.clone();
         }
-        let Some(mangled) = self.texts.get(id).filter(|text| *text != NAME_LOST) else {
-            return NAME_LOST.to_owned();
+        let mangled = match self.texts.get(id) {
+            Some(text) if text != NAME_LOST => text,
+            _ => return NAME_LOST.to_owned(),
         };
         let name = demangled(mangled);
         if self.names.len() < MAX_NAMES {

@@ -108,9 +108,9 @@ impl InjectedProcess {
         // `address rights offset device inode path` (proc_pid_maps(5)).
         String::from_utf8_lossy(&maps).lines().any(|line| {
             let mut words = line.split_ascii_whitespace().skip(4);
-            let inode = words.next().and_then(|inode| inode.parse().ok());
-            let is_memory = words.next().is_some_and(|path| path.starts_with("/memfd:"));
-            inode.is_some() && inode == ring.inode && is_memory
+            let (Some(inode), Some(path)) = (words.next(), words.next()) else { return false };
+            let Ok(inode) = inode.parse() else { return false };
+            ring.inode == Some(inode) && path.starts_with("/memfd:")
         })
     }
 

@@ -47,7 +47,7 @@ impl NoticeCounts {
         if notice.weight == NoticeLevel::Detail {
             return;
         }
-        output.note((pid > 0).then_some(pid), notice.at_ns, notice.text);
+        output.note(if pid > 0 { Some(pid) } else { None }, notice.at_ns, notice.text);
     }
 
     /// Writes to the trace the notices that applied to several processes.

@@ -153,7 +153,7 @@ impl PythonRing {
             From::Garbage(garbage) => self.garbage.found(&garbage),
             From::Layers(step) => {
                 let layers = layers(self.pid, &self.texts, &step);
-                if layers.as_ref().is_some_and(|layers| layers.rows.is_some()) {
+                if matches!(&layers, Some(layers) if layers.rows.is_some()) {
                     self.table = step.table;
                 }
                 // A step that repeats a lost table has no information.

@@ -216,7 +216,7 @@ impl CudaProbes {
         for event in std::mem::take(&mut self.polled) {
             if let CudaEvent::Call(call) = &event
                 && calls.is_reported(call.pid, call.start_ns)
-                && function(call.function).is_some_and(|one| is_cuptis(one.layer))
+                && matches!(function(call.function), Some(one) if is_cuptis(one.layer))
             {
                 continue;
             }
@@ -427,13 +427,15 @@ fn probes(found: &CudaPoints, mode: CudaMode) -> Vec<CallProbe> {
         CallKind::Event => mode == CudaMode::All,
         _ => true,
     };
-    found
-        .points
-        .iter()
-        .filter_map(|point| Some((point, function(point.function)?)))
-        .filter(|(_, function)| wanted(function.kind))
-        .map(|(point, function)| probe(point, function))
-        .collect()
+    let mut probes = Vec::new();
+    for point in &found.points {
+        if let Some(function) = function(point.function)
+            && wanted(function.kind)
+        {
+            probes.push(probe(point, function));
+        }
+    }
+    probes
 }
 
 fn probe(point: &CudaPoint, function: &ProbedFunction) -> CallProbe {

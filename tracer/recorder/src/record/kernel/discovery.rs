@@ -108,7 +108,7 @@ impl ProcessDiscovery {
         // same one proves that it is the same process.
         // https://github.com/torvalds/linux/blob/v6.12/fs/proc/base.c
         let known = self.known.get_mut(&listed.pid);
-        if known.as_ref().is_some_and(|known| known.inode == listed.inode) {
+        if matches!(&known, Some(known) if known.inode == listed.inode) {
             return false;
         }
         let Ok(proc_status::ProcessStat { started_ns, .. }) = proc_status::stat(listed.pid) else {
@@ -176,7 +176,7 @@ impl ProcessDiscovery {
     }
 
     fn see(&mut self, pid: u32) -> ScanResult {
-        if self.owner.is_some_and(|owner| !belongs_to(pid, owner)) {
+        if matches!(self.owner, Some(owner) if !belongs_to(pid, owner)) {
             // It may become this user's process, as a login does.
             return ScanResult::NotYet;
         }

@@ -131,8 +131,10 @@ impl ProcessKinds {
             let count =
                 counts.entry(kind).or_insert(KindCount { kind, objects: 0, bytes: Some(0) });
             gctrace_units::add_to(&mut count.objects, captured.objects);
-            let sum = count.bytes.zip(captured.bytes);
-            count.bytes = sum.map(|(one, other)| gctrace_units::sum([one, other]));
+            count.bytes = match (count.bytes, captured.bytes) {
+                (Some(one), Some(other)) => Some(gctrace_units::sum([one, other])),
+                _ => None,
+            };
         }
         let mut kinds: Vec<KindCount> = counts.into_values().collect();
         kinds.sort_by_key(|count| (Reverse(count.objects), count.kind));

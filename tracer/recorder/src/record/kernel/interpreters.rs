@@ -397,7 +397,7 @@ impl ProbedInterpreters {
         self.unprobed_in.entry(pid).or_insert(Unexamined::Forbidden);
         let is_forbidden = |cause: &(dyn std::error::Error + 'static)| {
             let io = cause.downcast_ref::<std::io::Error>();
-            io.is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied)
+            matches!(io, Some(io) if io.kind() == std::io::ErrorKind::PermissionDenied)
                 || matches!(
                     cause.downcast_ref::<ProcessError>(),
                     Some(ProcessError::Forbidden { .. })

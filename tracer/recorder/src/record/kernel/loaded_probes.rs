@@ -58,7 +58,8 @@ impl LoadedProbes {
     /// Adds the counters and samples.
     pub(crate) fn describe(&self, config: &RecordConfig, header: &mut TraceHeader) {
         self.counting.describe(header);
-        header.sample_hz = config.sample_rate().filter(|_| matches!(self.samples, Some(Ok(_))));
+        let is_sampled = matches!(self.samples, Some(Ok(_)));
+        header.sample_hz = if is_sampled { config.sample_rate() } else { None };
     }
 
     /// Attaches the event sources and starts the guardian.

@@ -115,15 +115,14 @@ impl CpuSampling {
         else {
             return;
         };
-        for wait in waits.iter().filter(|wait| wait.pid == pid) {
-            let thread = wait
-                .thread_id
-                .and_then(|id| thread_by_id(&mut &memory, runtime, collector, layout, id));
-            let innermost = thread.and_then(|thread| {
-                let layout = (layout, self.stack_depth);
-                StackResolver::waiting((pid, &memory), thread, layout, frames, output)
-            });
-            if let Some(innermost) = innermost {
+        let walked = (layout, self.stack_depth);
+        for wait in &waits {
+            if wait.pid == pid
+                && let Some(id) = wait.thread_id
+                && let Some(thread) = thread_by_id(&mut &memory, runtime, collector, layout, id)
+                && let Some(innermost) =
+                    StackResolver::waiting((pid, &memory), thread, walked, frames, output)
+            {
                 let (start_ns, read_ns) = (wait.start_ns, clock::monotonic_ns());
                 let stack = EarlierStack { start_ns, read_ns, innermost };
                 self.earlier.insert((pid, wait.tid), stack);

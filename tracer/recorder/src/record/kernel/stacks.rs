@@ -49,7 +49,8 @@ impl StackResolver {
         layout: Option<&FrameLayout>,
         frames: &mut FrameTree,
     ) {
-        let Some(object) = layout.and_then(|layout| decode(event, layout)) else { return };
+        let Some(layout) = layout else { return };
+        let Some(object) = decode(event, layout) else { return };
         let code = ResolvedCode {
             file: frames.file(event.pid, &object.file),
             function: frames.name(&object.function),

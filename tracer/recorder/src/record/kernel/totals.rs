@@ -2,7 +2,6 @@
 
 use crate::record::kernel::KernelSource;
 use crate::record::kernel::cuda_probes::CudaProbes;
-use crate::record::kernel::probe_cost::MeasuredCost;
 use crate::record::kernel::stopped_programs::StopTimes;
 use crate::record::losses::RecordingLosses;
 use crate::record::trace::RecordingTrace;
@@ -43,8 +42,9 @@ impl KernelSource {
             losses.lost.insert(place, *most);
         }
         losses.hits += POINTS.map(|point| counters.hits(point)).iter().sum::<u64>();
-        let cost = self.cost.as_mut().and_then(MeasuredCost::known);
-        if let Some(known) = cost {
+        if let Some(cost) = &mut self.cost
+            && let Some(known) = cost.known()
+        {
             let (elsewhere, recorded): (Vec<_>, Vec<_>) =
                 costs(&counters, Some(known), StopTimes::default())
                     .into_iter()

@@ -171,7 +171,7 @@ fn within(
     facts: &ModeFacts,
     collections: RecordingMode,
 ) -> Result<ModeDecision, ModeError> {
-    let Some(library) = facts.library.as_ref().filter(|_| attached(config).is_none()) else {
+    let (Some(library), None) = (&facts.library, attached(config)) else {
         let mode = config.sources.mode.into_str();
         return Err(ModeError::Attach { mode });
     };

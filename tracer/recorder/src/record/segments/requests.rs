@@ -109,7 +109,7 @@ impl KeepRequests {
         let waiting = self.noticed.values().map(|noticed| noticed.longest.length_ns).max();
         let is_new = |length_ns: u64| length_ns / 2 >= self.longest_kept_ns;
         self.asked.is_some()
-            || waiting.is_some_and(|length_ns| oldest > self.last_kept || is_new(length_ns))
+            || matches!(waiting, Some(length_ns) if oldest > self.last_kept || is_new(length_ns))
     }
 
     pub(super) fn is_waiting(&self) -> bool {

@@ -78,7 +78,7 @@ impl SegmentedTrace {
             current.written.count(Kind::Pauses, 1);
         }
         let limit = self.keep.on_pause;
-        if limit.is_some_and(|limit| duration_ns >= clock::nanoseconds(limit)) {
+        if matches!(limit, Some(limit) if duration_ns >= clock::nanoseconds(limit)) {
             is_part = true;
             self.notice(LongEvent {
                 length_ns: duration_ns,
@@ -271,7 +271,7 @@ impl SegmentedTrace {
 
     /// No pause of a process comes any more, or of any process: writes the records that wait for one.
     pub(super) fn write_held(&mut self, of: Option<u32>) {
-        self.waiting.stepped.retain(|pid| of.is_some_and(|of| of != *pid));
+        self.waiting.stepped.retain(|pid| matches!(of, Some(of) if of != *pid));
         let is_of = |pid: u32| of.is_none_or(|of| of == pid);
         let held = self.waiting.of_pauses.extract_if(|(pid, _), _| is_of(*pid));
         let held: Vec<Record> = held.flat_map(|(_, records)| records).collect();

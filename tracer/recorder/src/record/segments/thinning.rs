@@ -218,7 +218,7 @@ impl Thinning {
         self.gpu.saved -= self.gpu.each;
         // The other half is for future work.
         let half = self.rate.map(|rate| rate * GPU_SHARE * SAVED_NS / 2.0);
-        self.gpu.is_thinned |= half.is_some_and(|half| self.gpu.saved < half);
+        self.gpu.is_thinned |= matches!(half, Some(half) if self.gpu.saved < half);
     }
 
     /// A thread was off the CPU.

@@ -180,8 +180,8 @@ impl SampledProcess {
         };
         // A marker that moved before and does not now is informative too.
         let known = |index: usize| {
-            let marker = self.markers.get(index);
-            marker.is_some_and(|marker| self.known.iter().any(|known| known.key == marker.key))
+            let Some(marker) = self.markers.get(index) else { return false };
+            self.known.iter().any(|known| known.key == marker.key)
         };
         let mut markers = kept(&self.markers, |index| moving(index) || known(index));
         // Markers that measured progress before come first; iterators are never set back while they exist, variables

@@ -75,7 +75,7 @@ impl CudaStore {
             tid: call.tid,
             start_ns: call.start_ns,
             end_ns: call.end_ns,
-            cpu_ns: Some(call.cpu_ns).filter(|cpu_ns| *cpu_ns > 0),
+            cpu_ns: if call.cpu_ns > 0 { Some(call.cpu_ns) } else { None },
         };
         let before = self.steps.remove(&(call.pid, call.tid));
         if let Some(before) = before
@@ -191,17 +191,13 @@ impl MemoryState {
     }
 
     fn freed(&self, pause: &Pause, key: MemoryKey) -> Option<PauseMemory> {
-        let within = self
-            .recent
-            .iter()
-            .rev()
-            .take_while(|sample| sample.event.at_ns >= pause.start_ns)
-            .filter(|sample| sample.event.at_ns <= pause.end_ns && sample.event.tid == pause.tid)
-            .filter(|sample| sample.event.bytes < 0);
+        let recent = self.recent.iter().rev().map(|sample| &sample.event);
         let (mut freed_bytes, mut freed_blocks) = (0u64, 0);
-        for sample in within {
-            gctrace_units::add_to(&mut freed_bytes, sample.event.bytes.unsigned_abs());
-            freed_blocks += 1;
+        for event in recent.take_while(|event| event.at_ns >= pause.start_ns) {
+            if event.at_ns <= pause.end_ns && event.tid == pause.tid && event.bytes < 0 {
+                gctrace_units::add_to(&mut freed_bytes, event.bytes.unsigned_abs());
+                freed_blocks += 1;
+            }
         }
         if freed_blocks == 0 {
             return None;
@@ -221,6 +217,7 @@ impl MemoryState {
 
 fn record(call: &Call, function: &ProbedFunction) -> Option<Record> {
     let CudaLibrary::Cuda(layer) = function.layer else { return None };
+    let has_failed = function.ends == ProbedEnds::Both && call.result != 0;
     Some(Record::CudaCall(CudaCall {
         pid: call.pid,
         tid: call.tid,
@@ -232,7 +229,7 @@ fn record(call: &Call, function: &ProbedFunction) -> Option<Record> {
         bytes: if function.bytes != BytesArgument::None { Some(call.bytes) } else { None },
         grid: if function.grid != GridArgument::None { Some(call.grid) } else { None },
         correlation: None,
-        error: (function.ends == ProbedEnds::Both && call.result != 0).then_some(call.result),
+        error: if has_failed { Some(call.result) } else { None },
     }))
 }
 

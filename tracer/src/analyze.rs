@@ -27,7 +27,6 @@ use gctrace_event::summary::SummaryHeader;
 use gctrace_event::{TraceCompression, TraceHeader};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::fs::Metadata;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -88,9 +87,9 @@ const VERDICT_PACKED_BYTES: u64 = 8 << 20;
 /// recorded, or if reading the trace would take more than a moment.
 pub(crate) fn verdict(path: &Path) -> Vec<String> {
     // The file may have been replaced since: a link or a pipe is not followed.
-    let size = |path: &Path| {
-        let metadata = path.symlink_metadata();
-        metadata.ok().filter(Metadata::is_file).map(|found| found.len())
+    let size = |path: &Path| match path.symlink_metadata() {
+        Ok(found) if found.is_file() => Some(found.len()),
+        _ => None,
     };
     let segments = segments_in(path);
     let (bytes, most) = match TraceCompression::by_name(path) {
@@ -298,8 +297,10 @@ fn check(report: &Report, limit: ReportLimit) -> JudgedLimit {
     let no_pause = if report.totals.pauses.count == 0 { Some(0) } else { None };
     match limit {
         ReportLimit::GcShare(limit) => {
-            let training = phases.and_then(|phases| phases.training.paused_ratio);
-            let start_up = phases.and_then(PhasesReport::start_up_ratio);
+            let (training, start_up) = match phases {
+                Some(phases) => (phases.training.paused_ratio, phases.start_up_ratio()),
+                None => (None, None),
+            };
             // Among equal shares the first counts.
             let (share, of) = if start_up > training {
                 (start_up, "the run at start-up")

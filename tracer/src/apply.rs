@@ -20,8 +20,7 @@ pub(crate) use undo::undo;
 use crate::advice::{step_function, wanted};
 use crate::args::{ApplyArgs, Verbosity};
 use crate::invoker::Invoker;
-use crate::launch::CommandEnd;
-use crate::record::INTERRUPTED;
+use crate::record::code_of;
 use crate::text::chain;
 use crate::{output, print};
 use gctrace_settings::ApplyRequest;
@@ -69,6 +68,6 @@ fn apply(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
     if let Err(error) = written {
         tracing::error!("{}", chain(&error));
     }
-    let code = ended.map_or(INTERRUPTED, CommandEnd::exit_code);
+    let code = code_of(ended);
     Ok(if code == 0 && failure.is_some() { NOTHING_APPLIED } else { code })
 }

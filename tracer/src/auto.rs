@@ -15,7 +15,7 @@ use crate::files::{write_beside, write_export};
 use crate::invoker::Invoker;
 use crate::launch::CommandEnd;
 use crate::print;
-use crate::record::INTERRUPTED;
+use crate::record::code_of;
 use crate::text::chain;
 use gctrace_settings::{
     AppliedProcess, ApplyRequest, AutoDecision, AutoOptions, AutoReport, AutoState,
@@ -70,7 +70,7 @@ pub(crate) fn run(config: &AutoArgs, verbosity: Verbosity) -> anyhow::Result<u8>
     if let Err(error) = written {
         tracing::error!("{}", chain(&error.into()));
     }
-    Ok(ended.map_or(INTERRUPTED, CommandEnd::exit_code))
+    Ok(code_of(ended))
 }
 
 /// The setting to search for, and the command.
@@ -201,8 +201,9 @@ impl Told {
             if told.at.elapsed() < EVERY && told.so_far.is_some() {
                 continue;
             }
-            let so_far = render::so_far(search).filter(|text| told.so_far.as_ref() != Some(text));
-            if let Some(text) = so_far {
+            if let Some(text) = render::so_far(search)
+                && told.so_far.as_ref() != Some(&text)
+            {
                 message(&text);
                 (told.so_far, told.at) = (Some(text), Instant::now());
             }

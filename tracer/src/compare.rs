@@ -32,7 +32,7 @@ pub(crate) fn run(config: &CompareArgs) -> anyhow::Result<u8> {
     let is_command = recording::is_command(&config.after);
     let page = if is_command { None } else { config.output.as_deref() };
     anyhow::ensure!(
-        page.is_none_or(|page| page.extension().is_some_and(|end| end == "html")),
+        page.is_none_or(|page| matches!(page.extension(), Some(end) if end == "html")),
         "-o names the trace of a command that is recorded, or a page that ends in .html"
     );
     // Before a command is recorded for a comparison that is not possible.

@@ -90,10 +90,13 @@ fn gpus(pid: u32) -> Vec<GpuUse> {
     let mut absences = NvmlAbsences::default();
     let mut used = Vec::new();
     for (place, device) in devices.iter().enumerate() {
-        let sample = sampler.sample(place, 0, extras, &mut absences).ok().flatten();
-        let processes = sample.and_then(|sample| sample.processes).unwrap_or_default();
-        let own = processes.into_iter().filter(|process| process.pid == pid);
-        used.extend(own.map(|own| GpuUse { gpu: device.index, bytes: own.memory_bytes }));
+        let sample = sampler.sample(place, 0, extras, &mut absences);
+        let Ok(Some(sample)) = sample else { continue };
+        for process in sample.processes.unwrap_or_default() {
+            if process.pid == pid {
+                used.push(GpuUse { gpu: device.index, bytes: process.memory_bytes });
+            }
+        }
     }
     used
 }
@@ -150,8 +153,9 @@ fn memory(state: &ProgramState, gpus: &[GpuUse]) -> String {
     let mut parts = vec![format!("{} resident", memory.resident_bytes.map(bytes).or_dash())];
     parts.extend(memory.anonymous_bytes.map(|of| format!("{} of them its own", bytes(of))));
     parts.extend(memory.peak_bytes.map(|most| format!("{} at most", bytes(most))));
-    let swapped = memory.swapped_bytes.filter(|swapped| *swapped > 0);
-    parts.extend(swapped.map(|swapped| format!("{} swapped out", bytes(swapped))));
+    if let Some(swapped @ 1..) = memory.swapped_bytes {
+        parts.push(format!("{} swapped out", bytes(swapped)));
+    }
     parts.extend(gpus.iter().map(|used| match used.bytes {
         Some(of) => format!("{} on GPU {}", bytes(of), used.gpu),
         None => format!("some on GPU {}", used.gpu),

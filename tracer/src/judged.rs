@@ -32,7 +32,7 @@ pub(crate) fn report(limits: &[JudgedLimit], at: Option<&Location>) {
     for limit in limits {
         print::message(&limit.sentence);
     }
-    if variables::text("GITHUB_ACTIONS").is_some_and(|value| value == "true") {
+    if variables::text("GITHUB_ACTIONS").as_deref() == Some("true") {
         for limit in limits.iter().filter(|limit| limit.is_exceeded) {
             print::lines(&github(limit, at));
         }

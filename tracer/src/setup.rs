@@ -256,8 +256,8 @@ const HEAD: u64 = 4096;
 fn is_ours(path: &Path) -> bool {
     let head = read_head(path, HEAD).unwrap_or_default();
     let named = head.windows(7).any(|text| text == b"gctrace");
-    let is_program = path.extension().is_some_and(|name| name == "so")
-        || path.parent().is_some_and(|folder| folder.ends_with("bin"));
+    let is_program = matches!(path.extension(), Some(name) if name == "so")
+        || matches!(path.parent(), Some(folder) if folder.ends_with("bin"));
     head.starts_with(b"\x7fELF") || (named && !is_program)
 }
 

@@ -139,7 +139,8 @@ fn summarize(
         bytes = Box::new(bytes.chain(open(path)?));
     }
     let source = SummarySource::of(&file, bytes).with_context(failed)?;
-    let is_summary = files::read_head(trace, 64).is_some_and(|head| summary::is_summary(&head));
+    let is_summary =
+        matches!(files::read_head(trace, 64), Some(head) if summary::is_summary(&head));
     anyhow::ensure!(!is_summary, "{file}: is a summary already");
     if let Some(found) = existing(path, &source)? {
         match found {

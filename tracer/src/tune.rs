@@ -21,8 +21,7 @@ use crate::apply::StartedCommand;
 use crate::args::{TuneArgs, Verbosity};
 use crate::auto::SearchRequest;
 use crate::invoker::Invoker;
-use crate::launch::CommandEnd;
-use crate::record::INTERRUPTED;
+use crate::record::code_of;
 use crate::text::{chain, shell_line};
 use crate::{output, print};
 use anyhow::Context as _;
@@ -116,7 +115,7 @@ impl<'a> Tuner<'a> {
             "the command goes on with its own settings of the collector (--stop would interrupt it)",
         );
         let ended = command.supervisor.wait_for_end()?;
-        Ok(ended.map_or(INTERRUPTED, CommandEnd::exit_code))
+        Ok(code_of(ended))
     }
 
     /// The command that runs the program with this setting.

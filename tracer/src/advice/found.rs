@@ -140,9 +140,8 @@ impl FoundSettings {
         let mut processes: Vec<FoundProcess> =
             processes.iter().filter_map(FoundProcess::of).collect();
         processes.sort_by_key(|process| std::cmp::Reverse(process.search.cpu_ns));
-        let parts = processes.iter().flat_map(|process| process.search.parts.iter().rev());
-        let mut setting =
-            parts.filter(|part| part.is_proven).map(|part| part.setting.clone()).next();
+        let mut parts = processes.iter().flat_map(|process| process.search.parts.iter().rev());
+        let mut setting = parts.find(|part| part.is_proven).map(|part| part.setting.clone());
         if loading.is_some() {
             setting = Some(setting.unwrap_or_default().and(GcChange::Loading(LOADING)));
         }

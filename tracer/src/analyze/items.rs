@@ -37,10 +37,9 @@ impl TraceItems {
         if let Some(segments) = SegmentReader::open(path) {
             return Ok(Self::Segments(Box::new(segments?)));
         }
-        let is_summary = |head: Vec<u8>| summary::is_summary(&head);
-        if !read_head(path, SUMMARY_HEAD).is_some_and(is_summary) {
+        if !matches!(read_head(path, SUMMARY_HEAD), Some(head) if summary::is_summary(&head)) {
             // Only a trace may be a FIFO. A directory's entries were not named by the user.
-            if path.extension().is_some_and(|end| end == summary::EXTENSION) {
+            if matches!(path.extension(), Some(end) if end == summary::EXTENSION) {
                 let named = || format!("{}: is no summary", path.display());
                 open_regular(path).with_context(named)?;
             }

@@ -284,8 +284,8 @@ impl SegmentReader {
 
     /// Probes count hits of the whole recording: the remaining segments get a part, by time.
     fn scale_cost(&self, end: &mut TraceEnd) {
-        let segment = self.last.as_ref().and_then(|header| header.segment.as_ref());
-        let (Some(segment), Some(first_ns)) = (segment, self.first_ns) else { return };
+        let (Some(last), Some(first_ns)) = (&self.last, self.first_ns) else { return };
+        let Some(segment) = &last.segment else { return };
         let since = |start_ns: u64| duration_ns(start_ns, end.ended_ns);
         let (left, all) = (since(first_ns), since(segment.recording_started_ns).max(1));
         for probe in &mut end.probes {

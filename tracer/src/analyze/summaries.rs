@@ -42,11 +42,13 @@ impl DistinctTraces {
         summary: Option<&SummaryHeader>,
     ) -> anyhow::Result<()> {
         let source = summary.map(|header| &header.source);
-        let of_file = || {
-            let found = path.metadata().ok()?;
-            if found.is_file() { Some(found.len()) } else { None }
+        let bytes = match source {
+            Some(source) => source.bytes,
+            None => match path.metadata() {
+                Ok(found) if found.is_file() => found.len(),
+                _ => return Ok(()),
+            },
         };
-        let Some(bytes) = source.map(|source| source.bytes).or_else(of_file) else { return Ok(()) };
         let known = self.known.entry(bytes).or_default();
         known.summarized |= summary.is_some();
         if !known.summarized {
@@ -58,7 +60,7 @@ impl DistinctTraces {
                 known.hashed.entry(hash).or_insert(other);
             }
         }
-        let hash = source.map_or_else(|| sha256(path), |source| Some(source.sha256.clone()));
+        let hash = if let Some(of) = source { Some(of.sha256.clone()) } else { sha256(path) };
         let Some(hash) = hash else { return Ok(()) };
         if let Some(other) = known.hashed.get(&hash) {
             anyhow::bail!(
@@ -74,8 +76,9 @@ impl DistinctTraces {
 
 /// `None` if the file cannot be read.
 fn sha256(path: &Path) -> Option<String> {
-    let source = open_regular(path).and_then(|file| SummarySource::of("", file));
-    source.ok().map(|source| source.sha256)
+    let file = open_regular(path).ok()?;
+    let source = SummarySource::of("", file).ok()?;
+    Some(source.sha256)
 }
 
 /// # Errors

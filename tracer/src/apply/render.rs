@@ -344,13 +344,13 @@ fn others_lines(others: &[&AppliedProcess], alone: bool) -> Vec<String> {
         );
     }
     for process in others {
+        if process.failure.is_none() {
+            continue;
+        }
         let name = file_name(process.command.split(' ').nth(1).unwrap_or_default());
-        lines.extend(
-            faults(process)
-                .into_iter()
-                .filter(|_| process.failure.is_some())
-                .map(|fault| format!("  process {} ({name}): {fault}", process.pid)),
-        );
+        for fault in faults(process) {
+            lines.push(format!("  process {} ({name}): {fault}", process.pid));
+        }
     }
     lines
 }

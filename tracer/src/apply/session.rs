@@ -122,7 +122,7 @@ impl ApplySession {
         // Options of a `gctrace record` that started this command hold for both.
         let is_recorded = [RENDEZVOUS_VARIABLE, OPTIONS_VARIABLE]
             .iter()
-            .all(|name| launch.variable(name).is_some_and(|value| !value.is_empty()));
+            .all(|name| matches!(launch.variable(name), Some(value) if !value.is_empty()));
         if !is_recorded {
             let options = InjectOptions { filters: own_filters(), ..InjectOptions::nothing() };
             launch.set_variable(OPTIONS_VARIABLE, options.to_string().into());
@@ -144,8 +144,8 @@ impl ApplySession {
         let mut found = CommandProcesses::default();
         let (mut reports, mut bytes) = (0, 0);
         for name in self.folder.names() {
-            let pid = name.strip_suffix(REPORT_SUFFIX);
-            let Some(pid) = pid.and_then(|pid| pid.parse().ok()) else { continue };
+            let Some(pid) = name.strip_suffix(REPORT_SUFFIX) else { continue };
+            let Ok(pid) = pid.parse() else { continue };
             reports += 1;
             if reports > MAX_PROCESSES || bytes >= MAX_REPORTS {
                 found.left_out += 1;

@@ -32,7 +32,7 @@ pub(crate) fn undo(pid: u32) -> anyhow::Result<()> {
     control.write_all(b"1").context(CONTROL_FILE)?;
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        if folder.report().is_some_and(|report| report.taken_back) {
+        if matches!(folder.report(), Some(report) if report.taken_back) {
             print::message(format!("process {pid} has taken its settings back"));
             return Ok(());
         }

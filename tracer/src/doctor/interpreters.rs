@@ -104,8 +104,8 @@ impl InterpreterExaminer {
             InterpreterArg::Process(pid) => Some(proc_status::executable_link(*pid)),
             InterpreterArg::File(file) => self.looked_up(file),
         };
-        let kind = program.and_then(|program| gctrace_probes::identify(&program).ok());
-        kind == Some(ProgramKind::PyPy)
+        let Some(program) = program else { return false };
+        matches!(gctrace_probes::identify(&program), Ok(ProgramKind::PyPy))
     }
 
     fn examine_file(&self, file: &Path) -> anyhow::Result<Vec<Resolution>> {
@@ -259,7 +259,8 @@ fn may_be_python(file: &Path) -> bool {
 fn is_script(file: &Path) -> bool {
     use std::io::Read;
     let mut start = [0; 2];
-    open_regular(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == b"#!"
+    let Ok(mut file) = open_regular(file) else { return false };
+    file.read_exact(&mut start).is_ok() && &start == b"#!"
 }
 
 fn place_of<'a>(

@@ -77,23 +77,33 @@ pub(super) fn words(recorded: &RecordedPauses) -> String {
 
 /// The recorders on this machine of these users that this user may look at.
 fn recorders(users: &[u32]) -> Vec<FoundRecorder> {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let of_gctrace = pids.filter(|pid: &u32| {
-        proc_status::status(*pid).is_ok_and(|status| {
-            status.name == PROGRAM && status.users.iter().all(|user| users.contains(user))
-        })
-    });
-    let found = of_gctrace.flat_map(|pid| {
-        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
-        let locks = links.filter(|file| file.file_name().is_some_and(|name| name == LOCK));
-        let directories = locks.filter_map(|lock| lock.parent().map(Path::to_owned));
-        // In a container, the path is another one.
-        let found = directories.filter_map(|directory| recorder_of(&directory).ok().flatten());
-        found.filter(move |recorder| recorder.pid == pid).collect::<Vec<_>>()
-    });
-    found.filter(|recorder| users.contains(&recorder.owner)).collect()
+    let mut recorders = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(Ok(pid)) = entry.file_name().to_str().map(str::parse) else { continue };
+        let Ok(status) = proc_status::status(pid) else { continue };
+        if status.name != PROGRAM || !status.users.iter().all(|user| users.contains(user)) {
+            continue;
+        }
+        for file in std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+            // In a container, the path is another one.
+            if let Ok(file) = std::fs::read_link(file.path())
+                && let Some(recorder) = recorder_with(&file)
+                && recorder.pid == pid
+                && users.contains(&recorder.owner)
+            {
+                recorders.push(recorder);
+            }
+        }
+    }
+    recorders
+}
+
+/// The recorder that has locked this file, if it is a lock.
+fn recorder_with(file: &Path) -> Option<FoundRecorder> {
+    if file.file_name()? != LOCK {
+        return None;
+    }
+    recorder_of(file.parent()?).ok()?
 }
 
 fn in_directory(pid: u32, recorder: &FoundRecorder, until: Instant) -> Option<RecordedPauses> {

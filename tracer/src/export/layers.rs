@@ -41,7 +41,8 @@ pub(super) fn run(config: &ExportArgs) -> anyhow::Result<u8> {
                 Ok::<(), std::convert::Infallible>(())
             });
             text.push_str(&lines.text);
-            read.ok().and_then(|(_, failure)| failure)
+            let (_, failure) = read.ok()?;
+            failure
         });
         failures.extend(read.unwrap_or_else(Some));
     }

@@ -423,8 +423,11 @@ fn clean_name(name: &str) -> String {
 fn line(frame: &Frame, known: &HashMap<FrameId, TriggerLine>) -> TriggerLine {
     let special = frame.file.is_empty() || paths::is_import(&frame.file);
     let is_own = !special && !paths::is_library(&frame.file);
-    let outer = frame.parent.and_then(|parent| known.get(&parent));
-    if let Some(outer) = outer.filter(|outer| outer.is_own && !is_own) {
+    if let Some(parent) = frame.parent
+        && let Some(outer) = known.get(&parent)
+        && outer.is_own
+        && !is_own
+    {
         return outer.clone();
     }
     let location = Location {

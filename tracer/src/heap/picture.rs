@@ -155,7 +155,7 @@ fn depths(boxes: usize, arrows: &[PictureArrow]) -> Vec<usize> {
     let mut depths = vec![usize::MAX; boxes];
     let mut queue = VecDeque::from([(0, 0)]);
     while let Some((at, depth)) = queue.pop_front() {
-        if depths.get(at).is_some_and(|known| *known == usize::MAX) {
+        if depths.get(at) == Some(&usize::MAX) {
             depths[at] = depth;
             let holders = arrows.iter().filter(|arrow| arrow.to == at);
             queue.extend(holders.map(|arrow| (arrow.from, depth + 1)));

@@ -11,9 +11,9 @@ use crate::args::{HeapProgram, TakeHeapArgs};
 use crate::files::{is_stdout, write_beside, write_export};
 use crate::heap::is_heap;
 use crate::invoker::Invoker;
-use crate::launch::{CommandEnd, LaunchPlan, RunningCommand, Signals};
+use crate::launch::{LaunchPlan, RunningCommand, Signals};
 use crate::record::kernel::permission;
-use crate::record::{CommandSupervisor, INTERRUPTED};
+use crate::record::{CommandSupervisor, INTERRUPTED, code_of};
 use crate::text::{chain, shell_line};
 use crate::{print, units, wait};
 use anyhow::Context as _;
@@ -171,7 +171,7 @@ fn take_of_command(
         wait::readable(descriptors, watch.timeout()).context("cannot wait for the command")?;
         let ended = supervisor.try_wait()?;
         // Also after its end: it may have reported before.
-        match watch.poll(pid.filter(|_| ended.is_none())) {
+        match watch.poll(if ended.is_none() { pid } else { None }) {
             Ok(None) => {}
             Ok(Some((graph, notes))) => break (write(config, &graph, &notes), ended),
             Err(error) => break (Err(error), ended),
@@ -191,7 +191,7 @@ fn take_of_command(
         Some(ended) => Some(ended),
         None => supervisor.wait_for_end()?,
     };
-    let code = ended.map_or(INTERRUPTED, CommandEnd::exit_code);
+    let code = code_of(ended);
     Ok(match result {
         Ok(()) => code,
         Err(_) => nonzero(code),

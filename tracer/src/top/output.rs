@@ -150,7 +150,7 @@ impl CommandOutput {
 /// With the view, the command's standard input is /dev/null, as keys go to the view. Without it,
 /// standard output is reserved for the figures.
 fn streams(opened: Option<File>, on_screen: bool) -> std::io::Result<StdioFiles> {
-    let input = on_screen.then(|| File::open("/dev/null")).transpose()?;
+    let input = if on_screen { Some(File::open("/dev/null")?) } else { None };
     let (output, error) = match opened {
         Some(file) => (file.try_clone()?, Some(file)),
         None => (File::from(print::error_descriptor()?), None),

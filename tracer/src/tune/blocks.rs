@@ -5,8 +5,7 @@ use super::progress::TuneProgress;
 use super::{Tuner, runs};
 use crate::args::Verbosity;
 use crate::auto::more;
-use crate::launch::CommandEnd;
-use crate::record::INTERRUPTED;
+use crate::record::code_of;
 use crate::{auto, print};
 use gctrace_analysis::tune::{
     MeasuredDifference, TuneMethod, TuneOutcome, TuneRefusal, TuneReport, TuneUnit, TunedSetting,
@@ -33,13 +32,13 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
         let steps = if let Some(found) = &found { found.process.steps } else { 0 };
         progress.update(tuner, steps, "step", by_now.as_ref());
         tuner.is_over_budget()
-            || found.is_some_and(|found| found.search.state == AutoState::Stopped)
-            || by_now.is_some_and(|report| report.is_known(tuner.config.precision))
+            || matches!(found, Some(found) if found.search.state == AutoState::Stopped)
+            || matches!(by_now, Some(report) if report.is_known(tuner.config.precision))
     })?;
     progress.finish();
     let processes = searched.command.session.processes().processes;
     let found = Found::of(&processes);
-    let code = searched.ended.map(|ended| ended.map_or(INTERRUPTED, CommandEnd::exit_code));
+    let code = searched.ended.map(code_of);
     let is_short = found.as_ref().is_none_or(|found| {
         found.process.steps == 0 && report(tuner, found).outcome == TuneOutcome::Refused
     });

@@ -75,10 +75,9 @@ impl ProgramRun {
 
     /// Whether the garbage of collections may wait for the end of the run.
     fn may_keep_all(&self) -> bool {
-        let more = self.limit_bytes().zip(self.peak_bytes).map(|(limit, peak)| limit - peak);
-        let waiting = self.garbage.map(|garbage| times(garbage, EACH));
-        let Some((more, waiting)) = more.zip(waiting) else { return false };
-        waiting <= more
+        let (Some(limit), Some(peak)) = (self.limit_bytes(), self.peak_bytes) else { return false };
+        let Some(garbage) = self.garbage else { return false };
+        times(garbage, EACH) <= limit - peak
     }
 }
 

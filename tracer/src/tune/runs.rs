@@ -4,9 +4,8 @@ use super::Tuner;
 use super::candidates::{ProgramRun, all_sums, candidates};
 use crate::apply::StartedCommand;
 use crate::args::Verbosity;
-use crate::launch::CommandEnd;
 use crate::print;
-use crate::record::INTERRUPTED;
+use crate::record::code_of;
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent};
 use gctrace_analysis::tune::{
@@ -96,8 +95,8 @@ pub(super) fn seek(tuner: &Tuner<'_>, first: Option<TunedRun>) -> anyhow::Result
     let Some(runs) = seen.of_settings.first() else { return Ok(0) };
     let Some(first) = runs.first() else { return Ok(0) };
     let (program, wall_ns) = (first.program.clone(), first.whole.wall_ns);
-    let is_little =
-        first.whole.collecting_ns.zip(first.whole.cpu_ns).is_some_and(|(ns, all)| ns < WORTH * all);
+    let costs = (first.whole.collecting_ns, first.whole.cpu_ns);
+    let is_little = matches!(costs, (Some(ns), Some(all)) if ns < WORTH * all);
     let mut waiting = candidates(&program).into_iter();
     if is_little || waiting.len() == 0 {
         print::message(match &program.asked_by {
@@ -262,7 +261,8 @@ impl ComparedRuns {
             self.of_settings.iter().map(column).collect()
         };
         let runs = || self.of_settings.iter().flatten();
-        let stepwise = by(&|run| run.stepwise).filter(|_| self.by_steps && runs().next().is_some());
+        let is_stepwise = self.by_steps && runs().next().is_some();
+        let stepwise = if is_stepwise { by(&|run| run.stepwise) } else { None };
         let unit = match stepwise {
             Some(_) => TuneUnit::Step,
             None => TuneUnit::Run,
@@ -340,7 +340,7 @@ fn run(tuner: &Tuner<'_>, setting: &GcSetting, limit_bytes: Option<u64>) -> anyh
             command.session.take_back()?;
         }
     };
-    let code = ended.map_or(INTERRUPTED, CommandEnd::exit_code);
+    let code = code_of(ended);
     if code != 0 {
         return Ok(RunEnd::Failed(code));
     }

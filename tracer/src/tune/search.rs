@@ -6,7 +6,7 @@ use super::runs::{RunClock, TunedRun};
 use crate::auto;
 use crate::auto::verdict;
 use crate::launch::CommandEnd;
-use crate::record::INTERRUPTED;
+use crate::record::code_of;
 use gctrace_settings::{AppliedProcess, AutoDecision, AutoOptions};
 
 /// Fewer steps than this prove nothing within one run.
@@ -43,7 +43,7 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<SearchedRun> {
     let lines = verdict(&searched.found, |setting| tuner.apply_line(setting));
     tuner.write(&searched.found, &lines);
     match searched.ended {
-        Some(ended) => Ok(SearchedRun::Done(ended.map_or(INTERRUPTED, CommandEnd::exit_code))),
+        Some(ended) => Ok(SearchedRun::Done(code_of(ended))),
         None => tuner.go_on(searched.command).map(SearchedRun::Done),
     }
 }

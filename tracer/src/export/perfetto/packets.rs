@@ -71,7 +71,7 @@ impl Row {
             return false;
         }
         while self.open.pop_if(|open_ns| *open_ns <= start_ns).is_some() {}
-        if self.open.last().is_some_and(|open_ns| *open_ns < end_ns) {
+        if matches!(self.open.last(), Some(open_ns) if *open_ns < end_ns) {
             return false;
         }
         self.started_ns = start_ns;

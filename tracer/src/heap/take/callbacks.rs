@@ -244,11 +244,11 @@ impl<'config> HeapCallbacks<'config> {
             "process {pid} waited for {} (measured) at the end of full collection {count}",
             duration(left.duration_since(start)),
         ));
-        let copied = heap.copied_collections().filter(|number| *number != count);
-        let copied = if let Some(number) = copied {
-            format!(" (by gctrace's count; the interpreter's own is {number})")
-        } else {
-            String::new()
+        let copied = match heap.copied_collections() {
+            Some(number) if number != count => {
+                format!(" (by gctrace's count; the interpreter's own is {number})")
+            }
+            _ => String::new(),
         };
         graph.header.notes.push(format!(
             "Taken at the end of full collection {count}{copied}; gctrace's entry in gc.callbacks, a \
@@ -290,7 +290,7 @@ impl HeapCallback for WaitingProcess {
     fn is_there(&self) -> bool {
         let connection = self.connection.lock();
         let connection = connection.unwrap_or_else(PoisonError::into_inner);
-        let waits = connection.as_ref().is_some_and(|open| !open.is_closed());
+        let waits = matches!(&*connection, Some(open) if !open.is_closed());
         waits && self.is_its_users()
     }
 

@@ -92,7 +92,8 @@ impl HeapWatch for PollingWatch<'_> {
         }
         self.polled_ns = own_monotonic_ns();
         let (updated, took) = self.updated;
-        if self.seen.is_some_and(|seen| count > seen) || updated.elapsed() > took * UPDATE_SHARE {
+        let is_newer = matches!(self.seen, Some(seen) if count > seen);
+        if is_newer || updated.elapsed() > took * UPDATE_SHARE {
             let start = Instant::now();
             heap.update()?;
             self.updated = (Instant::now(), start.elapsed());

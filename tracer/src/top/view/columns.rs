@@ -159,7 +159,7 @@ impl ColumnDef {
     /// Its description as a part of a sentence.
     pub(crate) fn meaning(&self) -> String {
         let meaning = self.meaning.replace("{of}", "the process");
-        let is_word = meaning.chars().nth(1).is_some_and(|second| !second.is_uppercase());
+        let is_word = matches!(meaning.chars().nth(1), Some(second) if !second.is_uppercase());
         match meaning.split_at_checked(1) {
             Some((first, rest)) if is_word => first.to_lowercase() + rest,
             _ => meaning,
@@ -182,7 +182,7 @@ impl Column {
     fn width_on(self, screen: u16) -> u16 {
         let wider = match self {
             Self::History => WIDE.iter().find(|(from, _)| screen >= *from),
-            Self::Command => Some(&COMMAND_WIDE).filter(|(from, _)| screen >= *from),
+            Self::Command if screen >= COMMAND_WIDE.0 => Some(&COMMAND_WIDE),
             _ => None,
         };
         if let Some((_, columns)) = wider { *columns } else { self.def().width }

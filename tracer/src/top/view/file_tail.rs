@@ -81,7 +81,7 @@ fn read_from(mut file: &File, from: u64) -> io::Result<Vec<u8>> {
 fn lines(bytes: &[u8], cut: bool) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let mut lines: Vec<&str> = text.split('\n').collect();
-    if lines.last().is_some_and(|last| last.is_empty()) {
+    if lines.last() == Some(&"") {
         lines.pop();
     }
     let skipped = usize::from(cut && lines.len() > 1);

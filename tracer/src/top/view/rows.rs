@@ -60,7 +60,7 @@ fn words(filter: &str) -> Vec<String> {
 fn passes(process: &ProcessFigures, words: &[String]) -> bool {
     words.iter().all(|word| {
         if let Some(rank) = word.strip_prefix("rank:") {
-            return process.rank.is_some_and(|number| number.to_string() == rank);
+            return matches!(process.rank, Some(number) if number.to_string() == rank);
         }
         if let Some(pid) = word.strip_prefix("pid:") {
             return process.pid.to_string() == pid;

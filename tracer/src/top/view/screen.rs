@@ -128,7 +128,7 @@ impl ViewScreen {
             if self.poll() || typed {
                 self.paint()?;
             }
-            if self.config.iterations.is_some_and(|most| self.intervals >= most) {
+            if matches!(self.config.iterations, Some(most) if self.intervals >= most) {
                 return Ok(());
             }
         }

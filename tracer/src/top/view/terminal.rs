@@ -146,7 +146,7 @@ fn locked() -> std::sync::MutexGuard<'static, Option<SavedTerminal>> {
 /// The Linux console and hardware terminals have no mouse.
 fn has_mouse() -> bool {
     let name = crate::variables::text("TERM");
-    !name.is_some_and(|name| name == "linux" || name.starts_with("vt"))
+    !matches!(name, Some(name) if name == "linux" || name.starts_with("vt"))
 }
 
 /// Installs a panic hook that restores the terminal before the message is printed.

@@ -15,7 +15,7 @@ const LONGEST: usize = 4096;
 pub(crate) fn clean(text: &str) -> String {
     let start = text.char_indices().nth(LONGEST).map(|(end, _)| end);
     let text = clean::line(start.and_then(|end| text.get(..end)).unwrap_or(text));
-    let shown = |char: &char| char.width().is_some_and(|width| width > 0);
+    let shown = |char: &char| matches!(char.width(), Some(1..));
     text.chars().filter(shown).take(LONGEST).collect()
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn elapsed(ns: u64) -> String {
 /// A command line without the Python interpreter and its options, and without directories.
 pub(crate) fn command(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').map(without_directory).collect();
-    let python = words.first().is_some_and(|word| word.starts_with("python"));
+    let python = matches!(words.first(), Some(word) if word.starts_with("python"));
     let options = words.iter().skip(1).take_while(|word| is_plain_option(word));
     let skipped = 1 + options.count();
     let kept = match words.get(skipped..) {

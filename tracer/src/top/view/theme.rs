@@ -75,7 +75,7 @@ impl Theme {
     /// of the Linux console. The caller handles `NO_COLOR` (no-color.org).
     pub(crate) fn detect(colors: bool) -> Self {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(text);
-        let console = text("TERM").is_some_and(|term| term == "linux");
+        let console = text("TERM").as_deref() == Some("linux");
         Self { colors, unicode: !console && locale.is_some_and(|locale| is_utf8(&locale)) }
     }
 

@@ -49,7 +49,7 @@ pub(super) fn lines(
             let what = format!("{}{births}", kind(&count.kind));
             lines.push(row(count.objects, count.per_second, &what, room));
         }
-        if garbage.cycles.as_ref().is_some_and(|cycle| !cycle.is_empty()) {
+        if matches!(&garbage.cycles, Some(cycles) if !cycles.is_empty()) {
             let heading = text::cut(" CYCLES      /S  OF", width);
             lines.push(Line::from(styled(heading, theme::bold())));
         }
@@ -65,9 +65,9 @@ pub(super) fn lines(
 
 /// The share of freed objects that was examined, unless it is all of them.
 fn share(process: &ProcessFigures) -> String {
-    let garbage = process.garbage.as_ref();
-    let part = garbage.filter(|garbage| garbage.examined_collected < garbage.collected);
-    if let Some(part) = part {
+    if let Some(part) = &process.garbage
+        && part.examined_collected < part.collected
+    {
         let ratio = part.examined_collected as f64 / part.collected.max(1) as f64;
         format!(" ({} EXAMINED)", units::percent(ratio))
     } else {
@@ -120,7 +120,7 @@ fn growth(trend: &TrendFigures) -> Vec<String> {
         format!("{} objects/h", text::brief_count(per_hour.max(0.0) as u64))
     });
     let memory = |per_hour: Option<f64>, rises: bool, of: &str| {
-        let bytes = per_hour.filter(|_| rises)?.max(0.0);
+        let bytes = if rises { per_hour?.max(0.0) } else { return None };
         Some(format!("{}/h{of}", text::memory(bytes as u64)))
     };
     let resident = memory(trend.resident_bytes_per_hour, trend.resident_rises, "");

@@ -27,8 +27,10 @@ pub(super) fn lines(detail: &ProcessDetail, width: usize) -> Vec<Line<'static>> 
     let rows = layers.layers.iter().take(LAYERS).map(|layer| {
         let bytes = layer.bytes;
         let sizes = [Some(bytes.at_once()), Some(bytes.weights), bytes.saved];
-        let sizes =
-            sizes.map(|size| size.filter(|size| *size > 0).map_or(String::new(), text::memory));
+        let sizes = sizes.map(|size| match size {
+            Some(size @ 1..) => text::memory(size),
+            _ => String::new(),
+        });
         let [all, weights, saved] = sizes.map(|size| text::fill(&size, 7, false));
         let what = text::cut(&text::clean(&format!("{} {}", name(layer), layer.type_name)), room);
         Line::from(vec![plain(format!("{all}  {weights}  {saved}  {what}"))])

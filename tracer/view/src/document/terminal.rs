@@ -64,9 +64,9 @@ fn paragraph_lines(paragraph: &Paragraph, style: Style) -> Vec<String> {
     if let (false, Some(last)) = (paragraph.aside.is_empty(), lines.last_mut()) {
         let aside = clean::line(&paragraph.aside);
         let used = last.chars().count() + aside.chars().count();
-        match style.width().checked_sub(used).filter(|gap| *gap >= GAP) {
-            Some(gap) => *last = format!("{last}{}{aside}", " ".repeat(gap)),
-            None => lines.push(format!("{}{aside}", paragraph.indent)),
+        match style.width().checked_sub(used) {
+            Some(gap) if gap >= GAP => *last = format!("{last}{}{aside}", " ".repeat(gap)),
+            _ => lines.push(format!("{}{aside}", paragraph.indent)),
         }
     }
     let colored = |line: String| match paragraph.tone {
@@ -112,17 +112,19 @@ fn advice_lines(advice: &AdviceBlock, style: Style) -> Vec<String> {
 /// The lines of a table, each indented by two spaces.
 fn table_lines(table: &Table, style: Style) -> Vec<String> {
     let name = |column: &super::Column| clean::line(&column.name).into_owned();
-    let cell = |cell: &Cell| clean::line(&cell.text(style.width())).into_owned();
-    let names = (!table.is_headless).then(|| table.columns.iter().map(name).collect());
-    let below = |row: &[Cell]| -> Vec<Cell> {
-        let is_any = row.iter().any(|cell| !cell.below.is_empty());
-        let below = row.iter().filter(|_| is_any).map(|cell| cell.below.as_str().into());
-        below.collect()
-    };
-    let rows = table.rows.iter().flat_map(|row| [row.clone(), below(row)]);
-    let rows = rows.filter(|row| !row.is_empty());
-    let rows = rows.map(|row| row.iter().map(cell).collect());
-    let rows: Vec<Vec<String>> = names.into_iter().chain(rows).collect();
+    let text = |cell: &Cell| clean::line(&cell.text(style.width())).into_owned();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    if !table.is_headless {
+        rows.push(table.columns.iter().map(name).collect());
+    }
+    for row in &table.rows {
+        if !row.is_empty() {
+            rows.push(row.iter().map(text).collect());
+        }
+        if row.iter().any(|cell| !cell.below.is_empty()) {
+            rows.push(row.iter().map(|cell| text(&cell.below.as_str().into())).collect());
+        }
+    }
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)

@@ -112,9 +112,9 @@ pub(super) fn figures(comparison: &Comparison) -> Vec<Block> {
         .right("after", |figure| {
             if let Some(mean) = figure.after { value(figure.figure, mean) } else { unknown() }
         })
-        .right("change", |figure| {
-            let change = shown_change(figure);
-            change.map_or_else(unknown, |(change, unit)| signed(change.value * 100.0, unit))
+        .right("change", |figure| match shown_change(figure) {
+            Some((change, unit)) => signed(change.value * 100.0, unit),
+            None => unknown(),
         })
         .right_if(several, "95 % interval", |figure| {
             shown_change(figure).and_then(interval).unwrap_or_else(unknown)
@@ -239,14 +239,14 @@ pub(super) fn idle(comparison: &Comparison) -> Vec<Block> {
 /// Whether the time of a cause per step changed by a worthwhile share of the step; without steps, its
 /// share.
 fn differs(cause: &IdleComparison) -> bool {
-    let by_ratio = (cause.after_ratio - cause.before_ratio).abs();
-    let by_step =
-        cause.before_step_ns.zip(cause.after_step_ns).and_then(|(before_ns, after_ns)| {
-            let whole = [(before_ns, cause.before_ratio), (after_ns, cause.after_ratio)];
-            let (ns, ratio) = whole.into_iter().find(|(_, ratio)| *ratio > 0.0)?;
-            Some((after_ns - before_ns).abs() / (ns / ratio))
-        });
-    by_step.unwrap_or(by_ratio) >= IDLE_RATIO
+    let mut change = (cause.after_ratio - cause.before_ratio).abs();
+    if let (Some(before_ns), Some(after_ns)) = (cause.before_step_ns, cause.after_step_ns) {
+        let whole = [(before_ns, cause.before_ratio), (after_ns, cause.after_ratio)];
+        if let Some((ns, ratio)) = whole.into_iter().find(|(_, ratio)| *ratio > 0.0) {
+            change = (after_ns - before_ns).abs() / (ns / ratio);
+        }
+    }
+    change >= IDLE_RATIO
 }
 
 pub(super) fn remarks(comparison: &Comparison) -> Block {

@@ -36,7 +36,8 @@ fn table(counters: &CountersReport) -> Block {
     let objects = all.iter().any(|counter| counter.per_1000_objects.is_some());
     // The rate of a clock is meaningless.
     let cell = |counter: &CounterReport, rate: Option<f64>| {
-        rate.filter(|_| !is_clock(counter)).map(figure).or_dash()
+        let rate = if is_clock(counter) { None } else { rate };
+        rate.map(figure).or_dash()
     };
     let rate = |counter, side: usize| {
         cell(counter, rates.and_then(|(_, rates)| rates(counter).get(side).copied().flatten()))

@@ -89,11 +89,11 @@ fn context(report: &Report, of_run: bool, width: usize) -> Vec<Vec<Block>> {
         else_where(report),
         cleanup::in_short(report),
         layers::in_short(report),
-        steps::cold_steps(report).filter(|_| of_run),
+        if of_run { steps::cold_steps(report) } else { None },
     ];
-    let sentences = sentences.into_iter().flatten();
-    let sentences = sentences.map(|sentence| vec![hanging(sentence, "", INDENT)]);
-    std::iter::once(gpu).filter(|gpu| !gpu.is_empty()).chain(sentences).collect()
+    let mut all = if gpu.is_empty() { Vec::new() } else { vec![gpu] };
+    all.extend(sentences.into_iter().flatten().map(|text| vec![hanging(text, "", INDENT)]));
+    all
 }
 
 /// The verdict and the costliest change, for the end of a recording: at most five lines.
@@ -258,7 +258,7 @@ pub(super) fn nothing(report: &Report) -> String {
 
 fn no_change(report: &Report) -> &'static str {
     let phases = report.phases.as_ref();
-    let at_start_up = phases.is_some_and(|phases| phases.judged == JudgedPhase::StartUp);
+    let at_start_up = matches!(phases, Some(phases) if phases.judged == JudgedPhase::StartUp);
     match report.verdict.level {
         Level::None | Level::Negligible if report.waits_for_data() => {
             "Nothing to change in the collector. What the data is late for is not in the trace."
@@ -282,8 +282,9 @@ fn no_change(report: &Report) -> &'static str {
 
 /// Whether all was recorded in-process, where neither samples nor waits are.
 fn sees_no_waits(report: &Report) -> bool {
-    let in_process = |trace: &TraceReport| {
-        trace.recorded.as_ref().is_some_and(|recorded| recorded.mode == RecordingMode::Inject)
+    let in_process = |trace: &TraceReport| match &trace.recorded {
+        Some(recorded) => recorded.mode == RecordingMode::Inject,
+        None => false,
     };
     report.cpu.is_empty() && report.gpu.is_none() && report.traces.iter().all(in_process)
 }

@@ -282,24 +282,26 @@ pub(super) fn in_short(report: &Report, width: usize) -> Option<String> {
     let process = report.judged_process();
     let garbage = process.and_then(|process| process.garbage.as_ref());
     let Some(garbage) = garbage.or(report.garbage.as_ref()) else {
-        return process.and_then(unexamined);
+        return unexamined(process?);
     };
     if let Some(verdict) = &garbage.verdict {
         return Some(format!("What it frees: {}", verdict));
     }
     let of = |kind: &GarbageKind| match garbage.steps {
         Some(_) => kind.per_step.map(|per_step| per_step.mean),
-        None => kind.estimate.and_then(|estimate| estimate.per_s),
+        None => kind.estimate?.per_s,
     };
     let rates = garbage.kinds.iter().filter_map(of);
     let all: f64 = rates.clone().sum();
     let most = rates.fold(0.0, f64::max);
     // Among about equally frequent kinds, a kind with a line.
-    let mut named = garbage.kinds.iter().filter(|kind| kind.name.file.is_some());
-    let kind = named.find(|kind| of(kind).is_some_and(|rate| rate >= most * NEARLY));
+    let reaches = |kind: &GarbageKind, least: f64| matches!(of(kind), Some(rate) if rate >= least);
+    let is_named = |kind: &&GarbageKind| kind.name.file.is_some() && reaches(kind, most * NEARLY);
+    let kind = garbage.kinds.iter().find(is_named);
     // Else a class of the program or of a library, if it is a good part: lists say nothing.
-    let mut classes = garbage.kinds.iter().filter(|kind| kind.name.type_name.contains('.'));
-    let class = || classes.find(|kind| of(kind).is_some_and(|rate| rate >= all * GOOD_PART));
+    let is_class =
+        |kind: &&GarbageKind| kind.name.type_name.contains('.') && reaches(kind, all * GOOD_PART);
+    let class = || garbage.kinds.iter().find(is_class);
     if most <= 0.0 {
         return None;
     }

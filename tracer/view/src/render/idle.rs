@@ -203,8 +203,10 @@ fn by_order(row: &IdleRow) -> Option<String> {
     let (last_ns, alone_ns) = (row.last_ns?, row.alone_ns?);
     let ends = [last_ns.min(alone_ns), last_ns.max(alone_ns)].map(signed_duration);
     let [least, most] = &ends;
-    let number = least.rsplit_once(' ').filter(|(_, unit)| most.ends_with(unit));
-    let least = if let Some((number, _)) = number { number } else { least.as_str() };
+    let least = match least.rsplit_once(' ') {
+        Some((number, unit)) if most.ends_with(unit) => number,
+        _ => least.as_str(),
+    };
     Some(if ends[0] == *most { most.clone() } else { format!("{least}..{most}") })
 }
 
@@ -232,13 +234,14 @@ fn placed(row: &IdleRow) -> impl Iterator<Item = &IdlePlace> {
 /// The two places that cost the most, as in [`most`]: the second only where it is a part worth naming, without the call
 /// if it is the same. The host's activity is named only where much of it is at one place.
 fn largest(row: &IdleRow) -> Option<String> {
-    let first = most(row).or_else(|| {
-        if row.cause == IdleCause::Host {
-            return None;
+    let first = match most(row) {
+        Some(first) => first,
+        None if row.cause == IdleCause::Host => return None,
+        None => {
+            let place = row.places.first()?;
+            format!("{} {}", percent(share(place.time_ns, row.time_ns)), text(&place.code))
         }
-        let place = row.places.first()?;
-        Some(format!("{} {}", percent(share(place.time_ns, row.time_ns)), text(&place.code)))
-    })?;
+    };
     let of_row = |place: &IdlePlace| share(place.time_ns, row.time_ns);
     let [one, other, ..] = row.places.as_slice() else { return Some(first) };
     if of_row(one) >= NEARLY_ALL || of_row(other) < WORTH_NAMING {
@@ -296,7 +299,7 @@ fn call(place: &CodePlace) -> String {
 
 /// The line of a place, else its annotation.
 fn around(place: &CodePlace) -> Option<String> {
-    place.python.as_ref().map(paths::place).or_else(|| place.annotation.clone())
+    if let Some(at) = &place.python { Some(paths::place(at)) } else { place.annotation.clone() }
 }
 
 fn notes(ledger: &IdleLedger) -> String {

@@ -17,8 +17,9 @@ pub(super) const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆
 /// Launch latency and run-ahead per device.
 pub(crate) fn launching(report: &Report) -> Section {
     let mut blocks = Vec::new();
-    let work = report.gpu.as_ref();
-    if let Some(launching) = work.and_then(|work| work.launching.as_ref()) {
+    if let Some(work) = &report.gpu
+        && let Some(launching) = &work.launching
+    {
         blocks.extend(table(launching));
         blocks.extend(series(launching));
     }
@@ -62,9 +63,9 @@ fn series(launching: &LaunchingReport) -> Vec<Block> {
     let [device] = launching.devices.as_slice() else {
         return Vec::new();
     };
-    let worth_showing = |depth: &&DepthReport| depth.mean >= MIN_MEAN;
-    let Some(depth) = device.waiting.as_ref().filter(worth_showing) else {
-        return Vec::new();
+    let depth = match &device.waiting {
+        Some(depth) if depth.mean >= MIN_MEAN => depth,
+        _ => return Vec::new(),
     };
     let top = depth.series.iter().map(|point| point.mean);
     let top = top.fold(0.0, f64::max);

@@ -76,11 +76,11 @@ fn of_process(layers: &LayersReport) -> Vec<Block> {
         )));
     }
     // They are unknown for compiled modules.
-    let gradients = total.output_gradients.filter(|gradients| *gradients > 0);
-    let gradients = if let Some(gradients) = gradients {
-        format!(" Their gradients take {} in all, a layer's at a time.", bytes(gradients))
-    } else {
-        String::new()
+    let gradients = match total.output_gradients {
+        Some(gradients) if gradients > 0 => {
+            format!(" Their gradients take {} in all, a layer's at a time.", bytes(gradients))
+        }
+        _ => String::new(),
     };
     blocks.push(paragraph(format!(
         "Saved: for the backward pass, without weights and buffers, each storage once, where it was first saved. \

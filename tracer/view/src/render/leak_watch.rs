@@ -102,7 +102,7 @@ fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<Block> {
         ));
     }
     sentences.extend(born(trend));
-    if trend.objects.is_some_and(|objects| objects.rises) || !trend.lines.is_empty() {
+    if matches!(trend.objects, Some(objects) if objects.rises) || !trend.lines.is_empty() {
         sentences.push(format!(
             "Which objects, and what holds them: gctrace heap -p {} three times, then gctrace heap diff.",
             process.pid
@@ -123,7 +123,9 @@ const NO_LEAK_YET: &str = "It may be set-up still: a recording of ten minutes or
 
 /// The owner of rising resident memory.
 fn cause(trend: &HeapTrend) -> Option<String> {
-    trend.resident.filter(|resident| resident.rises)?;
+    if !trend.resident?.rises {
+        return None;
+    }
     match trend.outside_python {
         Some(false) => None,
         Some(true) => Some(
@@ -219,8 +221,8 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
             duration(trend.duration_ns()),
         ));
     }
-    let ends = trend.reaches_limit.zip(trend.memory_limit_bytes);
-    let ends = if let Some((reaches, limit)) = ends {
+    let ends = (trend.reaches_limit, trend.memory_limit_bytes);
+    let ends = if let (Some(reaches), Some(limit)) = ends {
         let when = long_duration(reaches.likely_ns);
         format!(", {} in {when} (predicted)", bytes(limit))
     } else {

@@ -87,8 +87,10 @@ fn trace_name(report: &Report, number: usize, trace: &TraceReport, hosts: bool) 
     let partly = if trace.cut_at.is_some() || trace.damage.is_some() { "(partly) " } else { "" };
     let name = format!("{partly}{}", trace.file);
     // Names made with %h contain the host already.
-    let host = trace.host.as_ref().filter(|host| hosts && !name.contains(host.as_str()));
-    let host = host.map(|host| format!("on {host}"));
+    let host = match &trace.host {
+        Some(host) if hosts && !name.contains(host.as_str()) => Some(format!("on {host}")),
+        _ => None,
+    };
     let origin: Vec<String> = ranks(report, number).into_iter().chain(host).collect();
     if origin.is_empty() { name } else { format!("{}: {name}", origin.join(" ")) }
 }
@@ -102,8 +104,8 @@ fn several_hosts(traces: &[TraceReport]) -> bool {
 
 /// `rank 3`, or `ranks 8-15`: the ranks of a trace's processes, otherwise the recording's.
 fn ranks(report: &Report, trace: usize) -> Option<String> {
-    let processes = report.processes.iter().filter(|process| process.trace == trace);
-    let ranks: BTreeSet<u32> = processes.filter_map(|process| process.rank).collect();
+    let its = |of: &ProcessReport| if of.trace == trace { of.rank } else { None };
+    let ranks: BTreeSet<u32> = report.processes.iter().filter_map(its).collect();
     let recording = report.traces.get(trace).and_then(|trace| trace.rank);
     let first = ranks.first().copied().or(recording)?;
     let last = ranks.last().copied().unwrap_or(first);
@@ -321,17 +323,18 @@ fn by_both(traces: &[&RecordedReport], all: usize) -> Option<String> {
     let largest =
         |of: fn(&RecordedReport) -> Option<u64>| traces.iter().filter_map(|trace| of(trace)).max();
     let half = largest(|trace| trace.sources.both_apart_p50_ns);
-    let apart = half.zip(largest(|trace| trace.sources.both_apart_p99_ns));
+    let apart = match (half, largest(|trace| trace.sources.both_apart_p99_ns)) {
+        (Some(half), Some(most)) => {
+            format!(" (p50 {} apart, p99 {})", duration(half), duration(most))
+        }
+        _ => String::new(),
+    };
     Some(format!(
         "{} by kernel probes and in-process (--mode both): {} seen by both{}, {} by probes only, {} \
          in-process only.",
         subject(traces.len(), all),
         counted(sum(|trace| trace.sources.both), "pause"),
-        apart.map_or_else(String::new, |(half, most)| format!(
-            " (p50 {} apart, p99 {})",
-            duration(half),
-            duration(most)
-        )),
+        apart,
         sum(|trace| trace.sources.probes),
         sum(|trace| trace.sources.injected),
     ))

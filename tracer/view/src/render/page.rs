@@ -90,10 +90,10 @@ pub fn comparison_page(
 
 /// The command, or the number of traces.
 fn title(report: &Report) -> String {
-    let command = report.traces.first().filter(|trace| !trace.command.is_empty());
-    match (report.traces.len() as u64 + report.traces_left_out, command) {
+    match (report.traces.len() as u64 + report.traces_left_out, report.traces.first()) {
+        (0 | 1, Some(trace)) if trace.command.is_empty() => trace.file.clone(),
         (0 | 1, Some(trace)) => super::overview::command(&trace.command, WIDEST),
-        (0 | 1, None) => report.traces.first().map_or_else(String::new, |trace| trace.file.clone()),
+        (0 | 1, None) => String::new(),
         (many, _) => crate::units::counted(many, "trace"),
     }
 }

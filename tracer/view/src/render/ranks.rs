@@ -23,9 +23,10 @@ const KINDS_SHOWN: usize = 3;
 const LONGEST_SHOWN: usize = 2;
 
 pub(crate) fn ranks(report: &Report) -> Section {
-    let ranks = report.gpu.as_ref().and_then(|work| work.ranks.as_ref());
     let mut blocks = Vec::new();
-    if let Some(ranks) = ranks {
+    if let Some(work) = &report.gpu
+        && let Some(ranks) = &work.ranks
+    {
         for (at, job) in ranks.jobs.iter().enumerate() {
             if at > 0 {
                 blocks.push(Block::Gap);

@@ -60,8 +60,8 @@ pub(crate) fn stacks(report: &Report) -> Section {
 /// of the whole run if its phases are unknown.
 pub(crate) fn costliest(report: &Report, most: usize) -> Option<Block> {
     let phases = report.phases.as_ref();
-    let of_run = || report.lines.as_ref();
-    let lines = phases.map_or_else(of_run, |phases| phases.lines.as_ref())?;
+    let lines = if let Some(phases) = phases { &phases.lines } else { &report.lines };
+    let lines = lines.as_ref()?;
     let names = FileNames::new(lines);
     let place = |line: &LineReport| {
         let place = names.line(line);
@@ -248,7 +248,8 @@ pub(super) fn remarks(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String>
     }
     let deep = &lines.own_line_too_deep;
     let worth = deep.time_ns as f64 >= lines.with_stack.time_ns as f64 * LINE_RATIO;
-    text.extend(some(deep, "").filter(|_| worth).map(|pauses| {
+    let deep = if worth { some(deep, "") } else { None };
+    text.extend(deep.map(|pauses| {
         format!(
             "Stacks cut off before a line of the program: {pauses}. A larger --stack-depth may show \
              it."
@@ -268,7 +269,7 @@ fn stack_lines(stack: &StackReport, names: &FileNames<'_>) -> Vec<Block> {
     ))];
     let mut frames = stack.frames.as_slice();
     let known = |frame: &Location| frame.function != Frame::OUTER;
-    let outer = frames.last().is_some_and(|frame| !known(frame));
+    let outer = matches!(frames.last(), Some(frame) if !known(frame));
     if outer {
         frames = part(frames, ..frames.len() - 1);
     }

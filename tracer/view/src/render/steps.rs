@@ -154,8 +154,8 @@ fn missing(why: Option<NoComparison>) -> String {
 }
 
 fn with_full(comparison: &StepComparison) -> String {
-    let means = comparison.mean_ns.zip(comparison.other_mean_ns);
-    let (Some(difference), Some((mean_ns, other_mean_ns))) = (comparison.difference, means) else {
+    let means = (comparison.difference, comparison.mean_ns, comparison.other_mean_ns);
+    let (Some(difference), Some(mean_ns), Some(other_mean_ns)) = means else {
         return format!(
             "Steps with a full collection cannot be compared with those without: {}.",
             missing(comparison.missing)

@@ -249,8 +249,9 @@ fn not_drawn(list: &PauseList) -> String {
 }
 
 fn phases(report: &Report, clock: &CommonClock) -> Vec<(&'static str, u64, u64)> {
-    let Some(phases) = report.phases.as_ref().filter(|phases| phases.steps.is_some()) else {
-        return Vec::new();
+    let phases = match &report.phases {
+        Some(phases) if phases.steps.is_some() => phases,
+        _ => return Vec::new(),
     };
     let all =
         [("start-up", &phases.start_up), ("training", &phases.training), ("exit", &phases.exit)];

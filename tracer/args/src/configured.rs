@@ -55,9 +55,10 @@ impl ConfiguredOptions {
     pub fn read(command: &Command) -> Self {
         let mut all = Self::default();
         let files: Vec<PathBuf> = user_file().into_iter().chain(project_file()).collect();
-        let words =
-            variable(VARIABLE, VariableEffect::Options).and_then(|words| words.into_string().ok());
-        let words = words.filter(|words| !words.is_empty());
+        let words = match variable(VARIABLE, VariableEffect::Options).map(OsString::into_string) {
+            Some(Ok(words)) if !words.is_empty() => Some(words),
+            _ => None,
+        };
         if has_more_rights_than_its_user() {
             let found =
                 files.iter().filter(|path| path.exists()).map(|path| path.display().to_string());
@@ -127,7 +128,7 @@ impl ConfiguredOptions {
         let Some(mut words) = shlex::split(words) else {
             return self.ignored.push(format!("{VARIABLE} is ignored: a quote is not closed"));
         };
-        let has_command = words.first().is_some_and(|first| !first.starts_with('-'));
+        let has_command = matches!(words.first(), Some(first) if !first.starts_with('-'));
         let table = if has_command { words.remove(0) } else { "record".to_owned() };
         if words.is_empty() && command.find_subcommand(&table).is_none() {
             self.ignored.push(format!("{VARIABLE}: gctrace has no command {table:?}"));
@@ -169,7 +170,7 @@ impl ConfiguredOptions {
             return self.ignored.push(format!("{source}: --{name} must be typed"));
         }
         let is_flag = !known.get_action().takes_values();
-        let may_be_bare = known.get_num_args().is_some_and(|range| range.min_values() == 0);
+        let may_be_bare = matches!(known.get_num_args(), Some(range) if range.min_values() == 0);
         if is_flag != values.is_none() && !(values.is_none() && may_be_bare) {
             let needs = if is_flag { "takes no value" } else { "needs a value" };
             return self.ignored.push(format!("{source}: --{name} {needs}"));
@@ -250,8 +251,8 @@ impl ConfiguredOptions {
 /// The command line of this process with the configured options; reports the ignored ones.
 pub(super) fn completed(arguments: Vec<OsString>) -> Vec<OsString> {
     // Subcommands that gctrace itself starts.
-    let is_internal = |word: &OsString| word.to_str().is_some_and(|word| word.starts_with("__"));
-    if arguments.get(1).is_some_and(is_internal) {
+    let first = arguments.get(1).map(|word| word.to_str());
+    if matches!(first, Some(Some(word)) if word.starts_with("__")) {
         return arguments;
     }
     let command = super::described();
@@ -275,9 +276,10 @@ fn argument<'a>(command: &'a Command, table: &str, name: &str) -> Option<&'a cla
 }
 
 fn is_configurable(command: &Command, table: &str, option: &clap::Arg) -> bool {
-    let groups = command.find_subcommand(table).into_iter().flat_map(Command::get_groups);
-    let mut groups = groups.filter(|group| group.get_id() == CONFIGURABLE);
-    groups.any(|group| group.get_args().any(|id| id == option.get_id()))
+    let mut groups = command.find_subcommand(table).into_iter().flat_map(Command::get_groups);
+    groups.any(|group| {
+        group.get_id() == CONFIGURABLE && group.get_args().any(|id| id == option.get_id())
+    })
 }
 
 fn scalar(value: &toml::Value) -> Option<String> {

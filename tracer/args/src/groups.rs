@@ -24,9 +24,8 @@ pub(super) fn shown_in_groups(gctrace: Command) -> Command {
     let is_grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
     let others: Vec<&str> = gctrace
         .get_subcommands()
-        .filter(|command| !command.is_hide_set())
+        .filter(|command| !command.is_hide_set() && !is_grouped(command.get_name()))
         .map(Command::get_name)
-        .filter(|name| !is_grouped(name))
         .collect();
     page.push_str(&format!("\n{header}Other commands:{header:#} {}, help\n", others.join(", ")));
     page.push_str(&format!(

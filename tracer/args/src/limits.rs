@@ -94,9 +94,9 @@ pub(super) fn change_limit(text: &str) -> Result<ChangeLimit, String> {
 
 /// A percentage of 0 up to 1,000, as a share of 1.
 fn increase(text: &str) -> Result<f64, String> {
-    let percent = text.trim().strip_suffix('%').map(str::trim);
-    match percent.and_then(|percent| percent.parse::<f64>().ok()) {
-        Some(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
+    let percent = text.trim().strip_suffix('%').map(|percent| percent.trim().parse::<f64>());
+    match percent {
+        Some(Ok(percent)) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
         _ => Err(format!("{text:?} is not a percentage of 0 up to 1000, such as 2%")),
     }
 }

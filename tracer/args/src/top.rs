@@ -124,8 +124,10 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 fn iterations(text: &str) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| "must be an integer of at least 1".to_owned())
+    match text.parse() {
+        Ok(number @ 1..) => Ok(number),
+        _ => Err("must be an integer of at least 1".to_owned()),
+    }
 }
 
 /// `9464` and `:9464` mean localhost; any other address must be explicit.

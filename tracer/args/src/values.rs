@@ -67,9 +67,10 @@ pub(super) fn pid(text: &str) -> Result<u32, String> {
     if several {
         return Err("only one process can be given; its children are recorded too".to_owned());
     }
-    let pid = text.parse::<u32>().ok();
-    pid.filter(|pid| *pid > 0 && i32::try_from(*pid).is_ok())
-        .ok_or_else(|| "not a process id (ps -ef lists them)".to_owned())
+    match text.parse::<u32>() {
+        Ok(pid @ 1..) if i32::try_from(pid).is_ok() => Ok(pid),
+        _ => Err("not a process id (ps -ef lists them)".to_owned()),
+    }
 }
 
 /// A polling rate in Hz: 0 for none, or 0.1 to 100.

@@ -216,7 +216,7 @@ fn writer(found: &Metadata, part: &Path, user: u32, is_on_the_way: bool) -> Opti
 fn is_private_group(gid: u32, user: u32) -> bool {
     let user = User::from_uid(Uid::from_raw(user)).ok().flatten();
     let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
-    let Some((user, group)) = user.zip(group) else { return false };
+    let (Some(user), Some(group)) = (user, group) else { return false };
     !user.uid.is_root()
         && user.gid == group.gid
         && user.name == group.name

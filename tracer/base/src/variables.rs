@@ -53,6 +53,8 @@ pub fn part_of_work(name: &str) -> Option<String> {
 
 /// The directory for temporary files: `TMPDIR`, or else `/tmp`.
 pub fn temporary_directory() -> PathBuf {
-    let named = variable("TMPDIR", VariableEffect::Place).filter(|path| !path.is_empty());
-    named.map_or_else(|| "/tmp".into(), Into::into)
+    match variable("TMPDIR", VariableEffect::Place) {
+        Some(path) if !path.is_empty() => path.into(),
+        _ => "/tmp".into(),
+    }
 }

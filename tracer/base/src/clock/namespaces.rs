@@ -98,8 +98,8 @@ fn all_ahead_ns() -> HashMap<u64, i64> {
     let mut found = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let process = name.to_str().filter(|name| name.bytes().all(|digit| digit.is_ascii_digit()));
-        if let Some(process) = process
+        if let Some(process) = name.to_str()
+            && process.bytes().all(|digit| digit.is_ascii_digit())
             && let Some(id) = namespace(process, "time_for_children")
             && !found.contains_key(&id)
             && let Some(ahead_ns) = ahead(id, process)
@@ -114,8 +114,9 @@ fn all_ahead_ns() -> HashMap<u64, i64> {
 fn monotonic_offset_ns(offsets: &str) -> Option<i64> {
     let mut lines = offsets.lines().map(str::split_ascii_whitespace);
     // Before Linux 5.7 the clock is a number.
-    let mut words = lines.find_map(|mut words| {
-        words.next().filter(|clock| matches!(*clock, "monotonic" | "1")).map(|_| words)
+    let mut words = lines.find_map(|mut words| match words.next() {
+        Some("monotonic" | "1") => Some(words),
+        _ => None,
     })?;
     let seconds: i64 = words.next()?.parse().ok()?;
     let ns: i64 = words.next()?.parse().ok()?;

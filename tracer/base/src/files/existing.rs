@@ -19,6 +19,14 @@ pub(super) enum ExistingFile {
     Stream,
 }
 
+/// The folder of a file.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
 /// Checks `path`, following links.
 ///
 /// # Errors
@@ -76,8 +84,7 @@ impl OutputPath {
     pub(super) fn of(path: &Path) -> Self {
         let whole = std::fs::canonicalize(path).ok();
         let parent = || {
-            let parent = path.parent().filter(|parent| *parent != Path::new(""));
-            let parent = std::fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()?;
+            let parent = std::fs::canonicalize(folder_of(path)).ok()?;
             Some(parent.join(path.file_name()?))
         };
         Self {

@@ -1,6 +1,6 @@
 //! Files that are written at once: reports and exports.
 
-use super::existing::ExistingFile;
+use super::existing::{ExistingFile, folder_of};
 use super::{FileError, FileFailure, as_invoker, existing, system};
 use crate::invoker::Invoker;
 use std::io;
@@ -90,8 +90,7 @@ pub(super) fn replace(
     content: &(dyn Fn(&mut dyn Write) -> io::Result<()> + Sync),
 ) -> Result<(), FileFailure> {
     let place: PathBuf = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = place.parent().filter(|folder| *folder != Path::new(""));
-    let mut made = system::new_file().tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    let mut made = system::new_file().tempfile_in(folder_of(&place))?;
     let mut out = BufWriter::new(made.as_file_mut());
     content(&mut out)?;
     out.flush()?;

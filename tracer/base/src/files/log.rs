@@ -28,7 +28,7 @@ pub fn append_row(
             Some(content) => {
                 let newline = if content.ends_with('\n') { "" } else { "\n" };
                 let last = content.lines().rfind(|line| !line.trim().is_empty());
-                if last.is_some_and(|line| line.starts_with('|')) {
+                if matches!(last, Some(line) if line.starts_with('|')) {
                     format!("{newline}{row}")
                 } else {
                     format!("{newline}\n{head}{row}")

@@ -25,7 +25,7 @@ pub fn create_directory(path: &Path, invoker: &Invoker) -> Result<(), FileError>
 pub fn with_extension(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_one = |path: &PathBuf| path.extension().is_some_and(|end| end == extension);
+    let is_one = |path: &PathBuf| matches!(path.extension(), Some(end) if end == extension);
     let mut paths: Vec<PathBuf> = paths.filter(is_one).collect();
     paths.sort();
     paths
@@ -39,11 +39,11 @@ pub fn with_extension(directory: &Path, extension: &str) -> Vec<PathBuf> {
 pub fn write_summary(path: &Path, invoker: &Invoker, bytes: &[u8]) -> Result<(), FileError> {
     let written = as_invoker(invoker, || {
         let refused = |reason: &str| Err(FileFailure::Refused(reason.to_owned()));
+        let is_old = || matches!(read_head(path, HEAD), Some(head) if is_summary(&head));
         match existing::look(path)? {
             ExistingFile::Nothing => {}
             ExistingFile::Stream => return refused("is not a file"),
-            ExistingFile::Content
-                if read_head(path, HEAD).is_some_and(|head| is_summary(&head)) => {}
+            ExistingFile::Content if is_old() => {}
             ExistingFile::Content => {
                 return refused("exists and is no summary; name another directory");
             }
@@ -71,9 +71,8 @@ const HEAD: u64 = 64;
 
 /// The directory of a summary, and the start of the names of files that are to become this one.
 fn place(path: &Path) -> (&Path, String) {
-    let directory = path.parent().filter(|parent| *parent != Path::new(""));
     let name = path.file_name().unwrap_or_default();
-    (directory.unwrap_or(Path::new(".")), format!(".{}-", name.to_string_lossy()))
+    (existing::folder_of(path), format!(".{}-", name.to_string_lossy()))
 }
 
 /// Removes, as the invoker, leftovers of killed processes for a complete summary. A process may have been killed

@@ -1,6 +1,6 @@
 //! The file of a new trace, and the backup of the previous one.
 
-use super::existing::{ExistingFile, with_old};
+use super::existing::{ExistingFile, folder_of, with_old};
 use super::{FileError, FileFailure, as_invoker, existing, is_stdout, system};
 use crate::invoker::Invoker;
 use std::ffi::OsString;
@@ -153,8 +153,8 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
         }
         ExistingFile::Nothing => {
             let is_new = std::fs::symlink_metadata(path).is_err();
-            let unnamed = is_new.then(|| system::unnamed(folder_of(path), false, system::MODE));
-            let unnamed = unnamed.flatten();
+            let folder = folder_of(path);
+            let unnamed = if is_new { system::unnamed(folder, false, system::MODE) } else { None };
             let made = if is_new { Some((path.to_owned(), None, unnamed.is_some())) } else { None };
             let file = match unnamed {
                 Some(file) => file,
@@ -184,14 +184,6 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
             replaces,
         }),
     })
-}
-
-/// The folder of a file.
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
 }
 
 /// Creates a temporary file in the directory of `name`.

@@ -61,7 +61,7 @@ extern "C" fn InitializeInjection() -> c_int {
 /// CUDA_INJECTION64_PATH. May be called repeatedly, but only from a thread of ours. Returns whether
 /// nothing is left to do.
 pub(crate) fn start_if_driver_is_mapped() -> bool {
-    let wants = process_ring::options().is_some_and(|options| options.cuda);
+    let wants = matches!(process_ring::options(), Some(options) if options.cuda);
     if BEGUN.load(Ordering::Relaxed) || !wants || process_ring::is_forked() {
         return true;
     }
@@ -92,7 +92,7 @@ static WAITS_FOR_DRIVER: AtomicBool = AtomicBool::new(false);
 /// the program has loaded the driver's library and initialized it. No thread exists before that (`os.fork` of Python
 /// 3.12 and later would warn the program's user about it).
 pub(crate) fn watch_for_driver() {
-    if process_ring::options().is_some_and(|options| options.cuda) {
+    if matches!(process_ring::options(), Some(options) if options.cuda) {
         WAITS_FOR_DRIVER.store(true, Ordering::Release);
         opens(b"");
     }

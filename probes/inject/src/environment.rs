@@ -36,14 +36,15 @@ pub(crate) fn apply_options() -> Option<Result<ApplyOptions, String>> {
         // Without gctrace: only filters that the program adds confine it.
         None => crate::confined::own_filters().unwrap_or(u32::MAX),
     };
+    let number = |name: &str| rank(&variable(name)?);
     let folder = std::env::var_os(FOLDER_VARIABLE).filter(|path| !path.is_empty());
     Some(Ok(ApplyOptions {
         request,
-        counts_function: variable(STEP_FUNCTION_VARIABLE).is_some_and(|name| !name.is_empty()),
+        counts_function: matches!(variable(STEP_FUNCTION_VARIABLE), Some(name) if !name.is_empty()),
         folder: folder.map(PathBuf::from),
-        rank: variable("RANK").as_deref().and_then(rank),
-        ranks: variable("WORLD_SIZE").as_deref().and_then(rank).unwrap_or(1),
-        local_ranks: variable("LOCAL_WORLD_SIZE").as_deref().and_then(rank),
+        rank: number("RANK"),
+        ranks: number("WORLD_SIZE").unwrap_or(1),
+        local_ranks: number("LOCAL_WORLD_SIZE"),
         filters,
     }))
 }
@@ -63,8 +64,8 @@ pub(crate) unsafe fn scrub() {
     let own_file = own_file();
     let preload = std::env::var_os(PRELOAD).unwrap_or_default();
     let rest = others(preload.as_bytes(), own_file);
-    let injects =
-        std::env::var_os(CUDA_INJECTION).is_some_and(|path| is_same(path.as_bytes(), own_file));
+    let injected = std::env::var_os(CUDA_INJECTION);
+    let injects = matches!(injected, Some(path) if is_same(path.as_bytes(), own_file));
     // SAFETY: as the caller promises.
     unsafe {
         if rest.is_empty() {

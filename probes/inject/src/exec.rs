@@ -160,7 +160,7 @@ unsafe fn without_library(
         // SAFETY: as the caller promises.
         let path = if path.is_null() { None } else { Some(unsafe { CStr::from_ptr(path) }) };
         !begins_with_sanitizer(value)
-            && path.is_some_and(|path| program::is_sanitized(path, searches))
+            && matches!(path, Some(path) if program::is_sanitized(path, searches))
     };
     let is_loaded = can_open(library)? && !is_sanitized();
     if is_loaded { None } else { start_with(environment, index, value, start) }

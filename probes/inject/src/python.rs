@@ -52,7 +52,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 fn install(api: &'static PythonApi) {
     let begun_ns = thread_cpu_ns();
     let options = options();
-    if options.is_some_and(|options| options.allocations) {
+    if matches!(options, Some(options) if options.allocations) {
         allocations::install(api);
     }
     if !install::is_first_time(api) {
@@ -90,7 +90,7 @@ fn hook(api: &'static PythonApi, options: Option<&InjectOptions>) {
     apply::install(api, steps::look);
     heap::install(api);
     steps::install(api);
-    if options.is_some_and(|options| options.collections)
+    if matches!(options, Some(options) if options.collections)
         && let Err(reason) = install::install(api)
         && let Some(ring) = ring::<PythonMessage>()
     {

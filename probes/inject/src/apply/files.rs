@@ -101,8 +101,10 @@ fn standard_error() -> Option<(libc::dev_t, libc::ino_t)> {
     let mut found = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: fstat fills it, if it succeeds.
     unsafe {
-        let failed = libc::fstat(libc::STDERR_FILENO, found.as_mut_ptr()) != 0;
-        let found = (!failed).then(|| found.assume_init())?;
+        if libc::fstat(libc::STDERR_FILENO, found.as_mut_ptr()) != 0 {
+            return None;
+        }
+        let found = found.assume_init();
         Some((found.st_dev, found.st_ino))
     }
 }

@@ -52,9 +52,9 @@ impl MarkCounter {
             self.marks = *seen - 1;
         }
         self.marks += 1;
-        match before.filter(|before| *before != marker) {
-            Some(before) => Marked::StepAnew(before),
-            None => Marked::Step,
+        match before {
+            Some(before) if before != marker => Marked::StepAnew(before),
+            _ => Marked::Step,
         }
     }
 

@@ -57,7 +57,7 @@ impl OutermostFilter {
         let mut outer: Option<RingCall> = None;
         for known in &mut self.0 {
             let call = known.call;
-            if outer.is_some_and(|outer| is_within(&call, &outer)) {
+            if matches!(outer, Some(outer) if is_within(&call, &outer)) {
                 known.is_decided = true;
                 continue;
             }

@@ -196,11 +196,12 @@ fn name(layer: ApiLayer, function: u32, api: &CuptiApi) -> Cow<'static, str> {
 
 /// Runtime enumerators carry the CUDA version that introduced the function.
 fn exported(layer: ApiLayer, enumerator: &str) -> &str {
-    let stripped = enumerator.rsplit_once("_v").filter(|(_, version)| {
-        version.len() >= 4 && version.bytes().all(|byte| byte.is_ascii_digit())
-    });
-    match (layer, stripped) {
-        (Runtime, Some((name, _))) => name,
+    match (layer, enumerator.rsplit_once("_v")) {
+        (Runtime, Some((name, version)))
+            if version.len() >= 4 && version.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
+            name
+        }
         _ => enumerator,
     }
 }

@@ -192,7 +192,7 @@ impl CuptiSession {
         while (self.api.next_record)(buffer, valid, &raw mut record) == 0 {
             let offset = record.addr().wrapping_sub(buffer.addr());
             // Advances, and stays within the buffer, whatever CUPTI returns.
-            if before.is_some_and(|before| offset <= before) {
+            if matches!(before, Some(before) if offset <= before) {
                 break;
             }
             before = Some(offset);

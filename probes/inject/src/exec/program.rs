@@ -97,7 +97,7 @@ impl ProgramFile {
             let path = PathText::of(&[folder, b"/", text])?;
             // SAFETY: a C string.
             let is_program = unsafe { libc::access(path.0.as_ptr().cast(), libc::X_OK) == 0 };
-            is_program.then(|| path.open())?
+            if is_program { path.open() } else { None }
         })
     }
 
@@ -149,7 +149,7 @@ impl ProgramFile {
             || (0..entries.min(MOST_ENTRIES)).map_while(entry).take_while(|one| one.0 != 0);
         let (_, names) = entries().find(|(tag, _)| *tag == NAMES)?;
         let (address, offset, _) = segments.into_iter().find(|(address, _, size)| {
-            names.checked_sub(*address).is_some_and(|within| within < *size)
+            matches!(names.checked_sub(*address), Some(within) if within < *size)
         })?;
         let names = offset.checked_add(names - address)?;
         Some(entries().filter(|(tag, _)| *tag == NEEDED).any(|(_, name)| {

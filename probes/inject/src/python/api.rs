@@ -221,7 +221,8 @@ pub(crate) fn api() -> Option<&'static PythonApi> {
 
 /// Whether CPython knows the calling thread. Needs no lock.
 pub(crate) fn knows_this_thread() -> bool {
-    let Some(state) = api().and_then(|api| api.PyGILState_GetThisThreadState) else { return false };
+    let Some(api) = api() else { return false };
+    let Some(state) = api.PyGILState_GetThisThreadState else { return false };
     // SAFETY: may be called at any time by any thread.
     !unsafe { state() }.is_null()
 }

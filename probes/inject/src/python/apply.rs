@@ -273,7 +273,8 @@ pub(crate) fn process_exits(caller: *const c_void) {
     if is_active()
         && is_interpreters
         && may_report()
-        && api().is_some_and(PythonApi::runs_main_interpreter)
+        && let Some(api) = api()
+        && api.runs_main_interpreter()
     {
         act(|agent| {
             agent.end(true);

@@ -24,8 +24,9 @@ thread_local! {
 
 /// Starts to watch the functions of the module; all interpreters share it. The lock is held.
 pub(super) fn begin(interpreter: &'static HookedInterpreter, gc: &OwnedRef) {
-    let collector = Collector::find(interpreter.api, gc);
-    if collector.and_then(|collector| collector.watch(&LISTENER)).is_some() {
+    if let Some(collector) = Collector::find(interpreter.api, gc)
+        && collector.watch(&LISTENER).is_some()
+    {
         IS_WATCHED.store(true, Ordering::Release);
     }
     if interpreter.id == 0 {
@@ -55,8 +56,9 @@ pub(super) fn reason(state: &InterpreterState, generation: u8) -> RingReason {
         return RingReason::Exit;
     };
     // Else the thread's own memory is gone.
-    let Some(calls) = COLLECTS.try_with(Cell::get).ok().filter(|_| is_watched()) else {
-        return RingReason::Unknown;
+    let calls = match COLLECTS.try_with(Cell::get) {
+        Ok(calls) if is_watched() => calls,
+        _ => return RingReason::Unknown,
     };
     if calls > 0 {
         return RingReason::Explicit;

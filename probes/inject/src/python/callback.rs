@@ -93,8 +93,8 @@ struct EntryWork {
 
 impl EntryWork {
     fn begun(called_ns: u64, generation: u8) -> Self {
-        let cpu_ns = (generation == OLDEST).then(thread_cpu_ns);
-        Self { called_ns, cpu_ns: cpu_ns.filter(|ns| *ns > 0) }
+        let cpu_ns = if generation == OLDEST { thread_cpu_ns() } else { 0 };
+        Self { called_ns, cpu_ns: if cpu_ns > 0 { Some(cpu_ns) } else { None } }
     }
 
     /// Time that it took by now, without examining.
@@ -158,7 +158,7 @@ impl HookedInterpreter {
         // SAFETY: as above.
         let numbers = unsafe { CollectionNumbers::of(self.api, info, is_end) };
         // Missing only if the program calls the entry itself.
-        let Some(generation) = numbers.generation.and_then(|value| u8::try_from(value).ok()) else {
+        let Some(Ok(generation)) = numbers.generation.map(u8::try_from) else {
             return;
         };
         let introduced = state.introduced;
@@ -186,7 +186,7 @@ impl HookedInterpreter {
         let examined_ns = self.garbage.end();
         let interval = TimeInterval { start_ns: state.start_ns, end_ns };
         let start_cpu_ns = std::mem::take(&mut state.start_cpu_ns);
-        let cpu_ns = end_cpu_ns.checked_sub(start_cpu_ns).filter(|_| start_cpu_ns > 0);
+        let cpu_ns = if start_cpu_ns > 0 { end_cpu_ns.checked_sub(start_cpu_ns) } else { None };
         let objects = |count: Option<i64>| count.map(u32_or_most);
         let pause = RingPause {
             interval,

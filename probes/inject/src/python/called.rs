@@ -77,7 +77,7 @@ pub(super) fn is_possible(api: &'static PythonApi) -> bool {
 }
 
 fn has_jit(api: &'static PythonApi) -> bool {
-    if api.minor().is_some_and(|minor| minor < 14) {
+    if matches!(api.minor(), Some(..14)) {
         return false;
     }
     let enabled = || {
@@ -90,9 +90,8 @@ fn has_jit(api: &'static PythonApi) -> bool {
 /// In place of the interpreter's own function.
 unsafe extern "C-unwind" fn evaluate(thread: Object, frame: Object, thrown: c_int) -> Object {
     // Ours is only set where there is one.
-    let Some((api, real)) = api().and_then(|api| Some((api, api._PyEval_EvalFrameDefault?))) else {
-        return NULL;
-    };
+    let Some(api) = api() else { return NULL };
+    let Some(real) = api._PyEval_EvalFrameDefault else { return NULL };
     let call = guarded(|| enter(api, frame)).flatten();
     // SAFETY: called as the interpreter would have called it.
     let result = unsafe { real(thread, frame, thrown) };
@@ -265,7 +264,7 @@ impl HookedInterpreter {
     /// Writes the calls seen by this thread, and releases their code. Most collections call nothing.
     #[inline]
     pub(super) fn report_calls(&self, state: &mut InterpreterState, ring: &PythonRing) {
-        let has_any = |watch: &CallWatch| watch.calls.first().is_some_and(Option::is_some);
+        let has_any = |watch: &CallWatch| matches!(watch.calls.first(), Some(Some(_)));
         if WATCH.with(|watch| watch.try_borrow().is_ok_and(|watch| has_any(&watch))) {
             self.report_some(state, ring);
         }
@@ -301,7 +300,8 @@ impl HookedInterpreter {
 fn code_of_callable(api: &'static PythonApi, item: &OwnedRef) -> Option<Object> {
     // SAFETY: the lock is held, the object alive.
     let type_of = |object: Object| unsafe { OwnedRef::new(api, (api.PyObject_Type)(object)) };
-    let is = |object: Object, kind: Object| type_of(object).is_some_and(|of| of.object() == kind);
+    let is =
+        |object: Object, kind: Object| matches!(type_of(object), Some(of) if of.object() == kind);
     let function = if is(item.object(), api.PyFunction_Type) {
         item.object()
     } else if is(item.object(), api.PyMethod_Type) {

@@ -37,8 +37,9 @@ enum Statistics {
 impl CollectorState {
     /// Finds the numbers. `collections` is the sum in `gc.get_stats()`, to be found in memory again. The lock is held.
     pub(crate) fn find(api: &'static PythonApi, gc: &OwnedRef, collections: Option<u64>) -> Self {
-        let known = version(api).zip(lists(api, gc));
-        let Some((version, lists)) = known else { return Self::default() };
+        let (Some(version), Some(lists)) = (version(api), lists(api, gc)) else {
+            return Self::default();
+        };
         let statistics = statistics(version, api.is_free_threaded(), lists);
         // SAFETY: in the state of the running interpreter.
         let is_right = |statistics: &Statistics| unsafe {

@@ -186,9 +186,8 @@ pub(super) fn collected(before: &[RingCacheMemory], ring: &PythonRing, interval:
         return;
     }
     let mut cache = CACHE.try_lock().ok();
-    let cache = cache.as_mut().and_then(|cache| cache.as_mut());
-    let after = cache.map(DeviceCache::timed).unwrap_or_default();
-    for (before, after) in before.iter().zip(after) {
+    let Some(Some(cache)) = cache.as_deref_mut() else { return };
+    for (before, after) in before.iter().zip(cache.timed()) {
         let device = after.device;
         if before.device == device && before.reserved.max(after.reserved) > 0 {
             let freed = beyond(before.allocated, after.allocated);

@@ -329,7 +329,7 @@ impl ThreadFrame {
             match api.PyFrame_GetBack {
                 Some(back) => {
                     let caller = back(frame);
-                    (!caller.is_null()).then(|| OwnedRef::new(api, caller))?
+                    if caller.is_null() { None } else { OwnedRef::new(api, caller) }
                 }
                 None => field(api, frame, FrameObject::BACK),
             }

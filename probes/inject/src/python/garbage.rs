@@ -269,9 +269,9 @@ impl GarbageHook {
         interpreter: i64,
         found: impl FnOnce() -> Option<OwnedRef>,
     ) -> Result<(), &'static str> {
-        let Some(options) = options().filter(|options| options.garbage != GarbageDetail::Off)
-        else {
-            return Ok(());
+        let options = match options() {
+            Some(options) if options.garbage != GarbageDetail::Off => options,
+            _ => return Ok(()),
         };
         let made = GarbageExaminer::new(api, interpreter, options, found)?;
         if let Ok(mut examiner) = self.examiner.try_lock() {
@@ -348,7 +348,7 @@ impl GarbageHook {
         if let Ok(mut examiner) = self.examiner.try_lock() {
             let last = examiner.take();
             drop(examiner);
-            if is_whole && last.as_ref().is_some_and(|last| last.reader.finds_births()) {
+            if is_whole && matches!(&last, Some(last) if last.reader.finds_births()) {
                 births::end();
             }
             if is_whole {

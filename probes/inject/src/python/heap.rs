@@ -29,10 +29,8 @@ static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 /// Counts the full collections of the interpreter that the calling thread runs, if they are wanted.
 pub(super) fn install(api: &'static PythonApi) {
-    let is_wanted = options().is_some_and(|options| {
-        options.heap > 0 && api.interpreter_id() == i64::from(options.heap_interpreter)
-    });
-    if !is_wanted {
+    let Some(options) = options() else { return };
+    if options.heap == 0 || api.interpreter_id() != i64::from(options.heap_interpreter) {
         return;
     }
     let state = match () {

@@ -128,9 +128,8 @@ impl InterpreterState {
     /// Number of collections in the statistics that were neither seen nor reported as missed; 0 if
     /// the statistics are unavailable.
     pub(crate) fn missed(&self) -> u64 {
-        let live = self.live.as_ref();
-        let all = live.and_then(InterpreterObjects::collections);
-        let Some((all, before)) = all.zip(self.before) else { return 0 };
+        let Some(live) = &self.live else { return 0 };
+        let (Some(all), Some(before)) = (live.collections(), self.before) else { return 0 };
         gctrace_units::beyond(all, before + self.seen)
     }
 }
@@ -211,9 +210,8 @@ impl HookedInterpreter {
         state: &mut InterpreterState,
         frame: u32,
     ) {
-        let Some(settings) = state.live.as_ref().and_then(InterpreterObjects::settings) else {
-            return;
-        };
+        let Some(live) = &state.live else { return };
+        let Some(settings) = live.settings() else { return };
         if state.settings == Some(settings) {
             return;
         }

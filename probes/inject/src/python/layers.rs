@@ -74,8 +74,10 @@ static HISTORY: OnceLock<CString> = OnceLock::new();
 
 /// Reads its name from the environment, before the program's own code can change that.
 pub(crate) fn begin() {
-    let name = std::env::var_os(MEMORY_HISTORY_VARIABLE).filter(|name| !name.is_empty());
-    if let Some(Ok(name)) = name.map(|name| CString::new(name.into_vec())) {
+    if let Some(name) = std::env::var_os(MEMORY_HISTORY_VARIABLE)
+        && !name.is_empty()
+        && let Ok(name) = CString::new(name.into_vec())
+    {
         let _ = HISTORY.set(name);
     }
 }
@@ -84,9 +86,8 @@ pub(crate) fn begin() {
 /// program is set.
 #[must_use]
 fn keep_history(api: &'static PythonApi, agent: &LayerAgent, is_end: bool) -> bool {
-    let Some(path) = HISTORY.get().and_then(|path| OwnedRef::string(api, path)) else {
-        return true;
-    };
+    let Some(path) = HISTORY.get() else { return true };
+    let Some(path) = OwnedRef::string(api, path) else { return true };
     let Some(is_end) = OwnedRef::integer(api, is_end.into()) else { return true };
     let Some(result) = agent.history.call_raising(&[&path, &is_end]) else { return false };
     guarded(|| {
@@ -346,7 +347,7 @@ fn write(table: &OwnedRef, epoch: Option<u32>) -> Option<(u64, bool)> {
     let [next, step, every, saved, remarks, cost, rows, devices] = items.as_slice() else {
         return None;
     };
-    let whole = |number: &OwnedRef| number.number().and_then(|number| u64::try_from(number).ok());
+    let whole = |number: &OwnedRef| u64::try_from(number.number()?).ok();
     let short = |number: &OwnedRef| u32::try_from(whole(number)?).ok();
     let ring = ring::<PythonMessage>()?;
     let text = |text: &OwnedRef| match text.text() {

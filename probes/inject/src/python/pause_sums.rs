@@ -35,7 +35,7 @@ impl PauseSums {
             of.time_ns += length_ns;
             gctrace_units::add_if_known(&mut of.collected, pause.collected.map(u64::from));
         }
-        while self.longest.last().is_some_and(|(_, last_ns)| *last_ns <= length_ns) {
+        while matches!(self.longest.last(), Some((_, last_ns)) if *last_ns <= length_ns) {
             self.longest.pop();
         }
         if self.longest.len() < MOST {

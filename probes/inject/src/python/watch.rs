@@ -165,11 +165,11 @@ impl HookedInterpreter {
     /// The collector releases its list of callbacks, with our entry, after the interpreter's last
     /// collection (`_PyGC_Fini`). No object may be created any more.
     fn released(&self, state: &InterpreterState) {
-        let unseen = self.collector.collections().zip(state.before);
-        let unseen = unseen.map(|(all, before)| gctrace_units::beyond(all, before + state.seen));
-        if let Some(unseen) = unseen
+        let counts = (self.collector.collections(), state.before);
+        if let (Some(all), Some(before)) = counts
             && let Some(ring) = shared_ring()
         {
+            let unseen = gctrace_units::beyond(all, before + state.seen);
             let took_ns = gctrace_units::duration_ns(state.ending_cpu_ns, thread_cpu_ns());
             if state.ending_cpu_ns > 0 {
                 self.report(ring, HookState::EndTook, "", took_ns);

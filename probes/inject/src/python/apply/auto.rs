@@ -92,9 +92,10 @@ impl Agent {
         // SAFETY: the lock is held; the interpreter has its modules.
         let modules = unsafe { OwnedRef::share(api, (api.PyImport_GetModuleDict)()) };
         let is_imported = |name: &&CStr| {
-            OwnedRef::interned(api, name).is_some_and(|name| modules.value(&name).is_some())
+            let Some(name) = OwnedRef::interned(api, name) else { return false };
+            modules.value(&name).is_some()
         };
-        let seeks = self.options.request.auto.as_ref().is_some_and(|auto| auto.compared.is_empty());
+        let seeks = matches!(&self.options.request.auto, Some(auto) if auto.compared.is_empty());
         if seeks
             && matches!(self.search, Some(SettingSearch::Runs(_)))
             && RESERVES.iter().any(is_imported)
@@ -184,7 +185,7 @@ impl Agent {
         let (is_enabled, is_unfrozen) = calls::with(wants)?;
         let was_enabled = std::mem::replace(&mut search.is_enabled, is_enabled);
         let has_set = std::mem::take(&mut search.has_set);
-        let set = || self.collector.thresholds().and_then(|set| set.try_into().ok());
+        let set = || Thresholds::try_from(self.collector.thresholds()?).ok();
         let is_unfrozen = is_unfrozen && std::mem::take(&mut search.is_frozen);
         let news = match (&mut search.link, &self.folder) {
             (Some(link), Some(folder)) => link.look(folder, gauge.began),

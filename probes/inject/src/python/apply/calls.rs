@@ -94,7 +94,7 @@ pub(super) static LISTENER: CallListener = CallListener { before, after };
 
 /// The collections so far; `None`: calls are not noted.
 fn before(_: CollectorFunction) -> Option<BeforeCall> {
-    let is_main = api().is_some_and(|api| api.interpreter_id() == 0);
+    let is_main = matches!(api(), Some(api) if api.interpreter_id() == 0);
     if is_main && super::is_active() && !is_off() { Some(totals().0) } else { None }
 }
 

@@ -171,9 +171,10 @@ impl RankLink {
     fn read_orders(&mut self, folder: &ReportFolder, now: u64) -> RankNews {
         let mut text = [0; MOST_ORDERS];
         let length = folder.read(ORDERS_FILE, &mut text);
-        let orders = text.get(..length).and_then(|text| serde_json::from_slice(text).ok());
-        let Some(orders) = orders.filter(|orders: &RankOrders| orders.leader != 0) else {
-            return RankNews::Nothing;
+        let Some(text) = text.get(..length) else { return RankNews::Nothing };
+        let orders = match serde_json::from_slice::<RankOrders>(text) {
+            Ok(orders) if orders.leader != 0 => orders,
+            _ => return RankNews::Nothing,
         };
         if orders.leader == self.orders.leader
             && gctrace_units::duration_ns(self.looked_at_leader_ns, now) < LOOK_EVERY_NS

@@ -116,10 +116,12 @@ fn sample(block: usize, size: usize) {
 /// Starts to sample; the lock of the main interpreter is held. `None`: lines cannot be read without
 /// allocating.
 pub(super) fn begin(api: &'static PythonApi, minor: u8, raw: Option<RawFrameLayout>) -> Option<()> {
-    let is_readable = raw.is_some() || api.PyFrame_GetLasti.is_none();
+    if raw.is_none() && api.PyFrame_GetLasti.is_some() {
+        return None;
+    }
     let sampler = Sampler {
         api,
-        raw: is_readable.then_some(raw)?,
+        raw,
         interpreter: api.running_interpreter()?,
         names: CodeNames::new(api),
         reused: ReusedBlocks::new(api, minor),
@@ -144,8 +146,9 @@ pub(super) fn is_crowded() -> bool {
 /// Reads the names of fresh lines and releases their code; whether there were any. The lock of the
 /// main interpreter is held, and no exception is set.
 pub(super) fn settle() -> bool {
-    let Some(mut sampler) = sampler().filter(|sampler| !sampler.fresh.is_empty()) else {
-        return false;
+    let mut sampler = match sampler() {
+        Some(sampler) if !sampler.fresh.is_empty() => sampler,
+        _ => return false,
     };
     let fresh = sampler.settle();
     drop(sampler);

@@ -7,7 +7,7 @@
 use super::graph::{Components, Graph, Search};
 use super::layout::{COLLECTING, TypeView, head_of, type_of};
 use super::references::ReferenceNames;
-use super::tally::Tally;
+use super::tally::{self, Tally};
 use crate::memory::Map;
 use crate::process_ring::{PythonRing, now_ns};
 use crate::python::api::Object;
@@ -153,7 +153,7 @@ impl CycleReader {
                 sum.objects += 1;
                 // SAFETY: as above.
                 let bytes = unsafe { tally.bytes(node.kind.into(), node.object) };
-                sum.bytes = sum.bytes.zip(bytes).map(|(sum, more)| sum + more);
+                sum.bytes = tally::sum(sum.bytes, bytes);
             }
         }
         let mut counts: Vec<RingCycleCount> = sums
@@ -263,8 +263,10 @@ fn folded(mut edges: Vec<(u32, Option<String>)>) -> Vec<(u32, Option<String>)> {
     let mut all = Vec::<(u32, Option<String>)>::new();
     for edge in edges {
         let key = edge.1.as_deref().and_then(|name| name.strip_prefix("['")?.strip_suffix("']"));
-        match (all.last_mut().filter(|before| is_dictionary(before)), key) {
-            (Some(before), Some(key)) => before.1 = Some(format!(".{key}")),
+        match (all.last_mut(), key) {
+            (Some(before), Some(key)) if is_dictionary(before) => {
+                before.1 = Some(format!(".{key}"))
+            }
             _ => all.push(edge),
         }
     }

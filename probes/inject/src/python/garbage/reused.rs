@@ -92,6 +92,6 @@ impl ReusedBlocks {
         is_table
             || bytes == FLOAT
             || is(&self.others, second)
-            || word(BEHIND_HEAD + TYPE).is_some_and(|address| is(&self.collected, address))
+            || matches!(word(BEHIND_HEAD + TYPE), Some(address) if is(&self.collected, address))
     }
 }

@@ -16,6 +16,11 @@ const MAX_KINDS: usize = 1 << 10;
 /// Maximum number of lines of births per collection.
 const MAX_BIRTHS: usize = 1 << 8;
 
+/// A sum of sizes with one more; `None`: one of them is unknown.
+pub(super) fn sum(sum: Option<u64>, more: Option<u64>) -> Option<u64> {
+    Some(sum? + more?)
+}
+
 /// Counts of one kind. In the first one of a type, without code, also how its objects are read.
 struct CountedKind {
     key: ObjectKey,
@@ -107,7 +112,7 @@ impl Tally {
         };
         let counted = &mut self.kinds[at];
         counted.objects += 1;
-        counted.bytes = counted.bytes.zip(bytes).map(|(sum, more)| sum + more);
+        counted.bytes = sum(counted.bytes, bytes);
         Some(at)
     }
 
@@ -224,7 +229,7 @@ impl Tally {
         for (counted, number) in kinds.filter(|(_, number)| **number != 0) {
             let (objects, bytes) = sums.entry(*number).or_insert((0, Some(0)));
             *objects += counted.objects;
-            *bytes = bytes.zip(counted.bytes()).map(|(sum, more)| sum + more);
+            *bytes = sum(*bytes, counted.bytes());
         }
         let counts = sums.into_iter();
         let mut counts: Vec<RingKindCount> =

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 fn main() {
     let mut files = Vec::new();
     // A published package does not contain the other crates, but names their exact versions.
-    for folder in
-        ["src", "abi/src", "cpython/src"].into_iter().filter(|folder| Path::new(folder).is_dir())
-    {
+    for folder in ["src", "abi/src", "cpython/src"] {
+        if !Path::new(folder).is_dir() {
+            continue;
+        }
         println!("cargo:rerun-if-changed={folder}");
         collect(Path::new(folder), &mut files);
     }

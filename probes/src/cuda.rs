@@ -111,12 +111,12 @@ fn points(image: &ElfImage<'_>, library: CudaLibrary) -> CudaPoints {
         for suffix in function.suffixes() {
             let name = format!("{}{suffix}", function.name);
             let symbols = image.dynamic_symbols_named(&name, function.is_prefix);
-            found.points.extend(
-                symbols.into_iter().filter(|symbol| symbol.is_function).filter_map(|symbol| {
+            for symbol in symbols {
+                if symbol.is_function {
                     let range = symbol.address..symbol.address.saturating_add(symbol.size);
-                    point(image, index, function, symbol.name, &range)
-                }),
-            );
+                    found.points.extend(point(image, index, function, symbol.name, &range));
+                }
+            }
         }
         if found.points.len() == before && function.layer == library {
             found.absent.push(function.name);

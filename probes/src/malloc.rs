@@ -115,7 +115,10 @@ impl<M: Memory> Heap<M> {
                 // The last chunk is free: what the next blocks are cut from.
                 return Some(kept + self.resident(at, next));
             }
-            (before, at) = (at, Some(next).filter(|next| *next < self.range.end)?);
+            if next > self.range.end {
+                return None;
+            }
+            (before, at) = (at, next);
         }
     }
 
@@ -136,9 +139,9 @@ impl<M: Memory> Heap<M> {
     /// Resident bytes of the whole pages of a free chunk.
     fn resident(&self, from: u64, to: u64) -> u64 {
         let first = self.page(from.saturating_add(CHUNK_HEAD + PAGE - 1));
-        let pages = first.zip(self.page(to)).and_then(|(first, end)| self.pages.get(first..end));
-        let present = pages.unwrap_or_default().iter().filter(|is_present| **is_present);
-        present.count() as u64 * PAGE
+        let (Some(first), Some(end)) = (first, self.page(to)) else { return 0 };
+        let pages = self.pages.get(first..end).unwrap_or_default();
+        pages.iter().filter(|is_present| **is_present).count() as u64 * PAGE
     }
 
     /// Number of the page of an address within the heap.

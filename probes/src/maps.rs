@@ -27,8 +27,8 @@ pub struct FileMapping {
 
 impl FileMapping {
     fn is_libpython(&self) -> bool {
-        let name = self.path.file_name().and_then(|name| name.to_str());
-        name.is_some_and(is_libpython)
+        let name = self.path.file_name().map(|name| name.to_str());
+        matches!(name, Some(Some(name)) if is_libpython(name))
     }
 }
 

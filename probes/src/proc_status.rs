@@ -160,8 +160,10 @@ pub fn maps(pid: u32) -> Vec<u8> {
 /// [`command_line`], or the kernel's name for a process without one (it is exiting); `None` if the
 /// process is gone.
 pub fn command_or_name(pid: u32) -> Option<Vec<String>> {
-    let line = command_line(pid).ok().filter(|line| !line.is_empty());
-    line.or_else(|| Some(vec![thread_name(pid, pid).ok()?]))
+    match command_line(pid) {
+        Ok(line) if !line.is_empty() => Some(line),
+        _ => Some(vec![thread_name(pid, pid).ok()?]),
+    }
 }
 
 fn words(bytes: &[u8]) -> Vec<String> {
@@ -238,7 +240,7 @@ impl ProcessStatus {
     pub fn expects(&self, signal: i32) -> bool {
         let Ok(signal) = u32::try_from(signal) else { return false };
         let Some(bit) = signal.checked_sub(1) else { return false };
-        self.expected_signals.checked_shr(bit).is_some_and(|bits| bits & 1 == 1)
+        matches!(self.expected_signals.checked_shr(bit), Some(bits) if bits & 1 == 1)
     }
 
     fn parse(text: &str) -> Self {

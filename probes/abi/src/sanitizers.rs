@@ -10,7 +10,7 @@ pub fn is_sanitizer_runtime(name: &[u8]) -> bool {
         let Some(rest) = of_clang.unwrap_or(name).strip_prefix(kind.as_bytes()) else {
             return false;
         };
-        rest.first().is_some_and(|next| !next.is_ascii_alphanumeric())
+        matches!(rest.first(), Some(next) if !next.is_ascii_alphanumeric())
     })
 }
 

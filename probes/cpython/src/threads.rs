@@ -27,7 +27,7 @@ pub fn interpreters(
 ) -> Vec<FoundInterpreter> {
     let mut all = Vec::new();
     let mut next = memory.field(runtime, layout.interpreters_head);
-    while let Some(address) = next.filter(|address| *address != 0) {
+    while let Some(address @ 1..) = next {
         let id = match layout.interpreter_id {
             Some(offset) => memory.field(address, offset).map(u64::cast_signed),
             // 3.8: the main interpreter is the oldest.

@@ -105,9 +105,9 @@ impl FromStr for AutoOptions {
         let (_, rest) = text.split_once(':').unwrap_or((text, ""));
         for piece in rest.split(',').filter(|piece| !piece.is_empty()) {
             let wrong = || GcSettingError::AutoOption(piece.to_owned());
-            let share = |text: &str, most: f64| {
-                let share = text.parse().ok().filter(|share| (0.0..=most).contains(share));
-                share.ok_or_else(wrong)
+            let share = |text: &str, most: f64| match text.parse() {
+                Ok(share) if (0.0..=most).contains(&share) => Ok(share),
+                _ => Err(wrong()),
             };
             match piece.split_once('=').ok_or_else(wrong)? {
                 ("worth", text) => options.worth = share(text, 1.0)?,

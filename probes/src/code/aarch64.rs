@@ -181,12 +181,13 @@ impl A64Instruction {
         } else {
             (None, None)
         };
-        let first = base.zip(offset).map(|(base, offset)| base.wrapping_add_signed(offset));
-        let second = first.zip(second);
-        first
-            .map(|address| (self.register(0), address))
-            .into_iter()
-            .chain(second.map(|(address, register)| (register, address.wrapping_add(8))))
+        let mut loads = [None; 2];
+        if let (Some(base), Some(offset)) = (base, offset) {
+            let address = base.wrapping_add_signed(offset);
+            let second = second.map(|register| (register, address.wrapping_add(8)));
+            loads = [Some((self.register(0), address)), second];
+        }
+        loads.into_iter().flatten()
     }
 
     /// Whether every kernel from 5.8 on emulates the instruction
@@ -220,7 +221,7 @@ impl A64Instruction {
         if self.is(0xffff_f01f, 0xd503_201f) {
             // Hints. Some sign, check or strip the return address, with `sp` as the salt.
             let signs = matches!(self.bits(5, 7), 7 | 24..=31);
-            let link = Registers::of(signs.then_some(LINK_REGISTER));
+            let link = Registers::of(if signs { Some(LINK_REGISTER) } else { None });
             (found.read, found.changed) = (link, link);
             return found;
         }
@@ -386,7 +387,7 @@ pub(super) fn near_loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
 /// Addresses of the direct jumps and calls to `targets`.
 pub(super) fn branches(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u64> {
     let leads_there =
-        |one: &A64Instruction| one.branch_target().is_some_and(|target| targets.contains(&target));
+        |one: &A64Instruction| matches!(one.branch_target(), Some(to) if targets.contains(&to));
     instructions_of(image, leads_there)
 }
 

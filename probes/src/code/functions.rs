@@ -85,10 +85,10 @@ fn eh_frame<'data>(image: &ElfImage<'data>) -> Option<(u64, &'data [u8])> {
     let parsed = gimli::EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8).ok()?;
     let gimli::Pointer::Direct(address) = parsed.eh_frame_ptr() else { return None };
     // The length is not stored; an empty entry terminates the table.
-    let segment = image.segments.iter().find(|segment| {
-        segment.kind == elf::PT_LOAD.0
-            && address.checked_sub(segment.address).is_some_and(|within| within < segment.file_size)
-    })?;
+    let segment = image
+        .segments
+        .iter()
+        .find(|segment| segment.kind == elf::PT_LOAD.0 && segment.holds(address))?;
     let size = segment.file_size.checked_sub(address.checked_sub(segment.address)?)?;
     Some((address, image.bytes_at(address, size)?))
 }

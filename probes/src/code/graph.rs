@@ -1,7 +1,7 @@
 //! Assembles whole functions from their parts, and resolves their callers.
 
 use super::flow::Flow;
-use super::instruction::{Instruction, decode};
+use super::instruction::decode;
 use super::{FunctionTable, references};
 use crate::elf::ElfImage;
 use std::collections::BTreeSet;
@@ -77,13 +77,17 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
         let Some(range) = self.containing(start) else {
             return Vec::new();
         };
-        decode(self.image, &range)
-            .iter()
-            .filter(|one| one.flow() != Flow::Next)
-            .filter_map(Instruction::branch_target)
-            .filter(|target| !range.contains(target))
-            .filter(|target| self.containing(*target).is_some_and(|f| f.start == *target))
-            .collect()
+        let mut callees = Vec::new();
+        for one in decode(self.image, &range) {
+            if one.flow() != Flow::Next
+                && let Some(target) = one.branch_target()
+                && !range.contains(&target)
+                && matches!(self.containing(target), Some(of) if of.start == target)
+            {
+                callees.push(target);
+            }
+        }
+        callees
     }
 
     /// Functions reachable from `start` by up to `depth` direct calls or jumps.

@@ -315,12 +315,15 @@ impl ProcessRoot {
             // An unreadable cache names nothing.
             let _ignored = file.take(LARGEST_CACHE).read_to_end(&mut bytes);
         }
-        bytes
-            .split(|byte| *byte == 0)
-            .filter(|text| text.starts_with(b"/"))
-            .map(|text| PathBuf::from(OsStr::from_bytes(text)))
-            .filter(|path| path.file_name().and_then(OsStr::to_str).is_some_and(wanted))
-            .collect()
+        let mut libraries = Vec::new();
+        for text in bytes.split(|byte| *byte == 0) {
+            let path = Path::new(OsStr::from_bytes(text));
+            let name = path.file_name().map(OsStr::to_str);
+            if text.starts_with(b"/") && matches!(name, Some(Some(name)) if wanted(name)) {
+                libraries.push(path.to_owned());
+            }
+        }
+        libraries
     }
 
     /// Deduplicates by file, whatever its names.

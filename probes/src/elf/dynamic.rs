@@ -55,12 +55,10 @@ impl<'data> ElfImage<'data> {
     /// The number of symbols: only the hash table stores it.
     fn dynamic_symbol_count(&self) -> Option<u32> {
         let address = self.dynamic_value(elf::DT_GNU_HASH.0)?;
-        let segment = self.segments.iter().find(|segment| {
-            segment.kind == elf::PT_LOAD.0
-                && address
-                    .checked_sub(segment.address)
-                    .is_some_and(|within| within < segment.file_size)
-        })?;
+        let segment = self
+            .segments
+            .iter()
+            .find(|segment| segment.kind == elf::PT_LOAD.0 && segment.holds(address))?;
         let within = address.checked_sub(segment.address)?;
         let bytes = self.bytes_at(address, segment.file_size.checked_sub(within)?)?;
         GnuHashTable::<elf::FileHeader64<LittleEndian>>::parse(LittleEndian, bytes)

@@ -43,6 +43,13 @@ pub(crate) struct ElfSegment {
     pub(crate) file_size: u64,
 }
 
+impl ElfSegment {
+    /// Whether the file has the byte at an address.
+    pub(crate) fn holds(&self, address: u64) -> bool {
+        matches!(address.checked_sub(self.address), Some(within) if within < self.file_size)
+    }
+}
+
 /// A named part of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ElfSection<'data> {
@@ -120,12 +127,11 @@ impl<'data> ElfImage<'data> {
 
     /// Offset in the file of an address.
     pub(crate) fn file_offset(&self, address: u64) -> Option<u64> {
-        self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD.0).find_map(|segment| {
-            let within = address.checked_sub(segment.address)?;
-            if within >= segment.file_size {
+        self.segments.iter().find_map(|segment| {
+            if segment.kind != elf::PT_LOAD.0 || !segment.holds(address) {
                 return None;
             }
-            segment.offset.checked_add(within)
+            segment.offset.checked_add(address - segment.address)
         })
     }
 
@@ -145,9 +151,7 @@ impl<'data> ElfImage<'data> {
         self.segments.iter().any(|segment| {
             segment.kind == elf::PT_LOAD.0
                 && segment.flags & elf::PF_X.0 != 0
-                && address
-                    .checked_sub(segment.address)
-                    .is_some_and(|within| within < segment.file_size)
+                && segment.holds(address)
         })
     }
 
@@ -222,8 +226,8 @@ fn file_header<'data>(
         _ => return Err(NotAnImage::NotElf),
     };
     let class = ident.get(4).copied().unwrap_or_default();
-    let found =
-        Machine::of_header(machine, class).filter(|_| ident.get(5) == Some(&elf::ELFDATA2LSB.0));
+    let is_little = ident.get(5) == Some(&elf::ELFDATA2LSB.0);
+    let found = if is_little { Machine::of_header(machine, class) } else { None };
     if found != Some(wanted) {
         let name = if let Some(found) = found { found.to_string() } else { machine_name(machine) };
         return Err(NotAnImage::Machine(name));

@@ -58,7 +58,8 @@ impl<'library> NvmlSampler<'library> {
 
     /// Indices of unresponsive GPUs.
     pub fn lost(&self) -> Vec<usize> {
-        let lost = |place: &usize| self.gpus.get(*place).is_some_and(|gpu| gpu.device.is_none());
+        let lost =
+            |place: &usize| matches!(self.gpus.get(*place), Some(gpu) if gpu.device.is_none());
         (0..self.gpus.len()).filter(lost).collect()
     }
 

@@ -43,13 +43,12 @@ pub fn find(
     let mut objects = vec![[0; OBJECT_BYTES]; slots.len()];
     let addresses: Vec<u64> = slots.iter().map(|slot| slot.object).collect();
     let read = remote.read(&addresses, &mut objects);
-    let mut markers: Vec<Marker> = slots
-        .iter()
-        .zip(&objects)
-        .zip(read)
-        .filter(|(_, read)| *read)
-        .filter_map(|((slot, object), _)| slot.marker(object, layout))
-        .collect();
+    let mut markers = Vec::new();
+    for ((slot, object), is_read) in slots.iter().zip(&objects).zip(read) {
+        if is_read {
+            markers.extend(slot.marker(object, layout));
+        }
+    }
     if let Some(address) = layout.young_count {
         let key = MarkerKey { code: 0, slot: 0, kind: MarkerKind::YoungCount };
         markers.push(Marker { key, place: MarkerLocation::Word(address), frame: 0 });

@@ -28,8 +28,8 @@ fn trusted(minor: u8, read: &BTreeSet<ArgumentRegister>) -> CollectorArguments {
     let count = if minor >= 13 { 3 } else { 5 };
     let full: BTreeSet<ArgumentRegister> =
         ArgumentRegister::ALL.iter().copied().take(count).collect();
-    let tstate =
-        (minor >= 9 && read.contains(&ArgumentRegister::Rdi)).then_some(ArgumentRegister::Rdi);
+    let has_tstate = minor >= 9 && read.contains(&ArgumentRegister::Rdi);
+    let tstate = if has_tstate { Some(ArgumentRegister::Rdi) } else { None };
     // After a dropped argument all others are passed in earlier registers than the signature shows
     // (gcc's -fipa-sra and -fipa-cp): a register then contains another argument.
     // https://gcc.gnu.org/onlinedocs/gcc/Optimize-Options.html
@@ -88,7 +88,8 @@ fn successors(
     let falls = matches!(flow, Flow::Next | Flow::ConditionalJump);
     let target = if jumps { instruction.branch_target() } else { None };
     let target = target.and_then(|target| places.get(&target).copied());
-    target.into_iter().chain(falls.then_some(index + 1))
+    let next = if falls { Some(index + 1) } else { None };
+    target.into_iter().chain(next)
 }
 
 #[cfg(test)]

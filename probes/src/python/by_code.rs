@@ -151,8 +151,10 @@ fn stop_and_start(
         return None;
     }
     let exported = |name| graph.containing(image.dynamic_symbol(name)?.address);
-    let both = exported("_PyEval_StopTheWorld").zip(exported("_PyEval_StartTheWorld"));
-    both.or_else(|| unexported_stop_and_start(image, graph, functions))
+    match (exported("_PyEval_StopTheWorld"), exported("_PyEval_StartTheWorld")) {
+        (Some(stop), Some(start)) => Some((stop, start)),
+        _ => unexported_stop_and_start(image, graph, functions),
+    }
 }
 
 fn unexported_stop_and_start(

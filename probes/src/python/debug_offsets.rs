@@ -101,7 +101,8 @@ fn frames(
     };
     // They are 0 in builds with the GIL.
     let copies = |(index, array)| Some((offset(index)?, offset(array)?));
-    let (tlbc_index, tlbc) = at.tlbc.filter(|_| free_threaded).and_then(copies).unzip();
+    let at_tlbc = if free_threaded { at.tlbc } else { None };
+    let (tlbc_index, tlbc) = at_tlbc.and_then(copies).unzip();
     let (first_line, instructions) = (offset(at.code + 4)?, offset(at.code + 8)?);
     // It and `co_extra` come just before the array of thread-local copies or, without that, before
     // the code.

@@ -25,7 +25,7 @@ impl InterpreterFacts {
     pub(crate) fn read(image: &ElfImage<'_>, runtime: u64) -> Option<Self> {
         let debug = DebugOffsets::read(image, runtime);
         let version = version::find(image, debug.map(|debug| debug.version))?;
-        let free_threaded = debug.is_some_and(|debug| debug.free_threaded);
+        let free_threaded = matches!(debug, Some(debug) if debug.free_threaded);
         Some(Self {
             runtime,
             collector: collector(&version, free_threaded, debug.as_ref()),
@@ -43,7 +43,7 @@ fn collector(
 ) -> CollectorKind {
     let incremental = match debug {
         Some(debug) => debug.gc_size == INCREMENTAL_STATE,
-        None => version.micro.is_some_and(|micro| micro < 5),
+        None => matches!(version.micro, Some(..5)),
     };
     match version.minor {
         _ if free_threaded => CollectorKind::FreeThreaded,

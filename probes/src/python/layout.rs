@@ -48,13 +48,15 @@ pub(crate) fn layout(
     debug: Option<&DebugOffsets>,
     initial_runtime: &[u8],
 ) -> Option<CollectorLayout> {
-    let places =
-        debug.map_or_else(|| places(version.minor), |debug| Some(from_debug_offsets(debug)))?;
+    let places = match debug {
+        Some(debug) => from_debug_offsets(debug),
+        None => places(version.minor)?,
+    };
     let mut state = state(version.minor, collector, debug)?;
     if is_packed(&state, initial_runtime) {
         state.generations -= PACKED;
     }
-    if debug.is_some_and(|debug| debug.gc_collecting != state.collecting) {
+    if matches!(debug, Some(debug) if debug.gc_collecting != state.collecting) {
         return None;
     }
     let (size, threshold) = GENERATION;

@@ -296,7 +296,7 @@ impl Controller {
         if block.kind == BlockKind::Own && cost.fulls > 0 {
             // A collection that was put off frees more than the program's others.
             let is_usual = matches!(self.phase, AutoPhase::SetUp | AutoPhase::Watch);
-            let is_known = self.own_full.is_some_and(|full| full.is_near(float(closed.old)));
+            let is_known = matches!(self.own_full, Some(full) if full.is_near(float(closed.old)));
             if is_usual || !is_known {
                 self.own_full = closed.full;
             }
@@ -340,8 +340,9 @@ impl Controller {
     /// collection.
     fn has_changed(&mut self, cost: &BlockCost) -> bool {
         let now = cost.allocations;
-        let Some(before) = self.watched.filter(|before| is_other(*before, now)) else {
-            return false;
+        let before = match self.watched {
+            Some(before) if is_other(before, now) => before,
+            _ => return false,
         };
         self.decide(AutoDecision::Changed { before, now });
         self.watch_again(false);

@@ -84,8 +84,8 @@ impl Controller {
             self.watch_again(true);
             return;
         }
-        let hold =
-            Hold::new(self.steps, thresholds, block, allocations, freezes.then_some(figures));
+        let frozen = if freezes { Some(figures) } else { None };
+        let hold = Hold::new(self.steps, thresholds, block, allocations, frozen);
         self.own_full_ns = if own_full_ns > 0.0 { whole(full_ns) } else { 0 };
         self.decide(AutoDecision::Hold { setting: hold.setting() });
         self.guard.begin(gauge);

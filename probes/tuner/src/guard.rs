@@ -124,11 +124,11 @@ impl MemoryGuard {
             return MemoryLook::Well;
         }
         let left = gauge.headroom_bytes();
-        let mut is_tight = is_over && left.is_some_and(|left| left < TIGHT);
+        let mut is_tight = is_over && matches!(left, Some(left) if left < TIGHT);
         if is_due {
             // As much again twice over before the look after the next.
             let grown = beyond(rss_bytes, std::mem::replace(&mut self.looked, rss_bytes));
-            is_tight |= grown > 0 && left.is_some_and(|left| left < times(grown, 2));
+            is_tight |= grown > 0 && matches!(left, Some(left) if left < times(grown, 2));
         }
         if !is_tight && (!is_over || gauge.fulls() > self.fulls) {
             if is_over {
@@ -183,9 +183,10 @@ impl MemoryAlarm {
     pub(super) fn was_garbage(&self, full: MeasuredFull, gauge: &mut dyn Gauge) -> bool {
         // Small objects are given back to the system, large ones to the C library only.
         let now = gauge.rss_bytes().unwrap_or(self.used_bytes);
-        let less = beyond(self.used_bytes, now);
-        let malloc = self.malloc_bytes.zip(gauge.malloc_bytes());
-        let less = less + malloc.map_or(0, |(before, now)| beyond(before, now));
+        let mut less = beyond(self.used_bytes, now);
+        if let (Some(before), Some(now)) = (self.malloc_bytes, gauge.malloc_bytes()) {
+            less += beyond(before, now);
+        }
         full.freed > full.left / 10 || less > self.grown / 2
     }
 }

@@ -253,7 +253,7 @@ pub(super) enum HoldVerdict {
 impl Hold {
     pub(super) fn verdict(&self) -> HoldVerdict {
         let (pairs, interval) = (self.pairs.cpu.count(), self.pairs.cpu.interval());
-        if interval.is_some_and(|one| one.low > 0.0) {
+        if matches!(interval, Some(one) if one.low > 0.0) {
             return HoldVerdict::Loss;
         }
         let now = self.recent.iter().sum::<f64>() / float(RECENT as u64);

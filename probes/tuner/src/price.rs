@@ -133,28 +133,30 @@ pub(crate) struct ChargedOld {
 impl ChargedOld {
     /// The old generation as these figures show it.
     pub(crate) fn of(figures: &Figures, asked: f64) -> Self {
-        let full = figures.full;
-        let alive = full.map_or(0.0, MeasuredFull::alive);
+        let (alive, ns_each, garbage) = match figures.full {
+            Some(full) => (full.alive(), full.ns_each(), full.garbage()),
+            None => (0.0, 0.0, 0.0),
+        };
         let objects = float(figures.old) + alive * float(figures.pending);
         Self {
             // With a quarter more that has come by then.
             objects: objects * (1.0 + alive / 4.0),
             quarter_of: objects,
             asked,
-            ns_each: full.map_or(0.0, MeasuredFull::ns_each),
-            garbage: full.map_or(0.0, MeasuredFull::garbage),
+            ns_each,
+            garbage,
         }
     }
 
     /// With the price of another full collection, in the program's own rhythm and with its freeing, if its heap was
     /// nearly as large.
     pub(super) fn priced_as(self, full: Option<MeasuredFull>) -> Self {
-        match full.filter(|full| full.is_near(self.objects)) {
-            Some(full) => {
+        match full {
+            Some(full) if full.is_near(self.objects) => {
                 let ns_each = float(full.cpu_ns) / float(full.left.max(1));
                 Self { ns_each, garbage: 0.0, ..self }
             }
-            None => self,
+            _ => self,
         }
     }
 

@@ -45,7 +45,7 @@ impl Controller {
             }
             return;
         }
-        let is_steady = before.is_some_and(|before| !is_other(before, cost.allocations));
+        let is_steady = matches!(before, Some(before) if !is_other(before, cost.allocations));
         if !is_steady
             || !self.is_on
             || self.steps < self.explore_at

@@ -67,12 +67,10 @@ fn guess(body: &[Native], mut load: PointerLoad) -> Option<AllocatorCall> {
 /// Calls through the loaded pointer, of loads that no guess follows.
 pub(super) fn plain_calls(body: &[Instruction], pointer: u64) -> usize {
     let body = of_aarch64(body);
-    pointer_loads(&body)
-        .into_iter()
-        .filter(|load| load.pointer == pointer)
-        .filter(|load| calls(&body, load))
-        .filter(|load| guess(&body, *load).is_none())
-        .count()
+    let is_plain = |load: &PointerLoad| {
+        load.pointer == pointer && calls(&body, load) && guess(&body, *load).is_none()
+    };
+    pointer_loads(&body).into_iter().filter(is_plain).count()
 }
 
 fn calls(body: &[Native], load: &PointerLoad) -> bool {

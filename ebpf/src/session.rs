@@ -169,10 +169,12 @@ impl BpfSession {
     /// that may be late.
     pub fn note_interpreter(&self, pid: u32, layout: u32, runtime: u64) {
         let (map, key) = (&self.skeleton.maps.followed, pid.to_ne_bytes());
-        let known = map.lookup(&key, MapFlags::ANY).ok().flatten();
-        let known = known.and_then(|bytes| crate::wire::read::<FollowedProcess>(&bytes));
         // As long as none fired, no program changes the entry.
-        if let Some(known) = known.filter(|known| self.samples && known.runtime == 0) {
+        if let Ok(Some(bytes)) = map.lookup(&key, MapFlags::ANY)
+            && let Some(known) = crate::wire::read::<FollowedProcess>(&bytes)
+            && self.samples
+            && known.runtime == 0
+        {
             let process = FollowedProcess { layout, runtime, ..known };
             let _ = map.update(&key, process.as_bytes(), MapFlags::EXIST);
         }

@@ -155,7 +155,8 @@ fn perf_events_permitted() -> bool {
 /// (`perf_uprobe_event_init`, kernel/events/core.c).
 fn uprobe_events_permitted() -> bool {
     let number = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type");
-    let Some(number) = number.ok().and_then(|text| text.trim().parse().ok()) else { return false };
+    let Ok(number) = number else { return false };
+    let Ok(number) = number.trim().parse() else { return false };
     let mut attributes = libbpf_sys::perf_event_attr {
         type_: number,
         size: size_of::<libbpf_sys::perf_event_attr>() as u32,

@@ -202,7 +202,7 @@ impl OverdueStops {
         let now = world.now();
         self.0.retain(|_, (_, ended)| now.saturating_sub(*ended) < IN_A_ROW);
         for (pid, since) in stopped {
-            let before = self.0.get(&pid).map_or(Duration::ZERO, |(before, _)| *before);
+            let before = if let Some((of, _)) = self.0.get(&pid) { *of } else { Duration::ZERO };
             let stopped_for = before + now.saturating_sub(since);
             if stopped_for >= LONGEST {
                 // In this order: once resumed, it may be stopped again, and that stop must not be forgotten.

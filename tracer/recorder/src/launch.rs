@@ -200,7 +200,7 @@ impl LaunchPlan {
         unsafe {
             command.pre_exec(move || {
                 inherited.restore()?;
-                identity.as_ref().map_or(Ok(()), Credentials::assume)
+                if let Some(identity) = &identity { identity.assume() } else { Ok(()) }
             });
         }
         command

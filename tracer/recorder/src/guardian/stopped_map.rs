@@ -72,7 +72,7 @@ impl StoppedMap {
 
     fn next_key(&self, after: Option<u32>) -> io::Result<Option<u32>> {
         let mut next = 0_u32;
-        let key = after.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let key = if let Some(of) = &after { std::ptr::from_ref(of) } else { std::ptr::null() };
         match self.call(BPF_MAP_GET_NEXT_KEY, key, (&raw mut next).cast()) {
             Ok(()) => Ok(Some(next)),
             Err(Errno::ENOENT) => Ok(None),

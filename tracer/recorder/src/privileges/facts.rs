@@ -103,7 +103,7 @@ fn lockdown(text: &str) -> Lockdown {
 /// Detects container managers: by systemd's variable of process 1 (also set by podman and LXC), and
 /// by the marker files of docker and podman.
 fn container() -> Option<String> {
-    if let Some(set) = proc_status::environment(1).ok().and_then(container_variable) {
+    if let Ok(Some(set)) = proc_status::environment(1).map(container_variable) {
         return Some(set);
     }
     if let Ok(named) = fs::read_to_string("/run/systemd/container") {

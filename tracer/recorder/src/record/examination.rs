@@ -123,8 +123,10 @@ impl Examination {
         for finding in self.living.values() {
             count(*finding, &mut result, &mut other);
         }
-        for (why, count) in self.absent.iter().filter(|(_, count)| **count > 0) {
-            *result.unexamined.entry(why.to_string()).or_default() += count;
+        for (why, count) in &self.absent {
+            if *count > 0 {
+                *result.unexamined.entry(why.to_string()).or_default() += count;
+            }
         }
         result.other = if counts_others { Some(other) } else { None };
         result

@@ -29,7 +29,7 @@ pub(crate) fn header<'a>(
     let name = nix::sys::utsname::uname().ok();
     let owned = |text: &OsStr| text.to_string_lossy().into_owned();
     // Empty in the trace if the system does not report it.
-    let text = |value: Option<&OsStr>| value.map_or(String::new(), owned);
+    let text = |of: Option<&OsStr>| if let Some(of) = of { owned(of) } else { String::new() };
     let (command, attached_pid) = match &config.target {
         RecordTarget::Command(words) => (words.iter().map(|word| owned(word)).collect(), None),
         RecordTarget::Process(pid) => (Vec::new(), Some(*pid)),

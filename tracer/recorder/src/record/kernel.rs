@@ -191,7 +191,10 @@ impl KernelSource {
             let descendants = proc_status::descendants(pid)?;
             // Read last: the guardian may fork meanwhile.
             let helpers = proc_status::descendants(std::process::id())?;
-            for child in descendants.into_iter().filter(|pid| !helpers.contains(pid)) {
+            for child in descendants {
+                if helpers.contains(&child) {
+                    continue;
+                }
                 self.probe_everywhere(trace);
                 let parent = proc_status::status(child).ok().and_then(|status| status.parent);
                 match self.attach_to(trace, child, parent) {

@@ -101,9 +101,8 @@ pub fn decide(config: &RecordConfig, launch: Option<&LaunchPlan>) -> anyhow::Res
 /// The seccomp filters that apply to gctrace, for the library's options. If they are unknown,
 /// programs are assumed to be confined like gctrace.
 pub fn own_filters() -> u32 {
-    let status = std::fs::read("/proc/self/status").ok();
-    let filters = status.and_then(|status| gctrace_ring::seccomp_filters(&status));
-    filters.unwrap_or(u32::MAX)
+    let Ok(status) = std::fs::read("/proc/self/status") else { return u32::MAX };
+    gctrace_ring::seccomp_filters(&status).unwrap_or(u32::MAX)
 }
 
 impl ModeFacts {

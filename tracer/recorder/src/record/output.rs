@@ -248,9 +248,12 @@ impl RecordOutput {
         }
         let reason = self.failure.as_ref().map(WriteError::reason);
         let count = self.unwritten + trace.file.lost();
-        let place = reason.iter().filter(|_| count > 0);
-        let place = place.map(|reason| (format!("not written ({reason})"), count));
-        let unwritten = place.collect();
+        let mut unwritten = BTreeMap::new();
+        if let Some(reason) = &reason
+            && count > 0
+        {
+            unwritten.insert(format!("not written ({reason})"), count);
+        }
         (reason, unwritten)
     }
 

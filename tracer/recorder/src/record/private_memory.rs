@@ -32,8 +32,10 @@ impl PrivateMemory {
 
     /// It shares no pages any more: it executed a program.
     pub(crate) fn executed(&mut self, pid: u32) {
-        for one in self.forked.iter_mut().filter(|one| one.pid == pid) {
-            one.next_ns = u64::MAX;
+        for one in &mut self.forked {
+            if one.pid == pid {
+                one.next_ns = u64::MAX;
+            }
         }
     }
 

@@ -70,8 +70,10 @@ impl CounterRecording {
 
     /// Opens the per-CPU counters and hands them to the BPF programs; those keep them.
     pub(crate) fn open(&mut self, session: &BpfSession) {
-        let per_cpu = self.counted.iter().copied();
-        for counter in per_cpu.filter(|counter| counters::is_per_cpu(*counter)) {
+        for counter in self.counted.iter().copied() {
+            if !counters::is_per_cpu(counter) {
+                continue;
+            }
             for cpu in self.cpus.iter().copied() {
                 let opened =
                     counters::open(counter, cpu).map_err(anyhow::Error::from).and_then(|event| {
@@ -98,8 +100,10 @@ impl CounterRecording {
         let mut selected = Counters::default();
         selected.scaled = counters.scaled;
         selected.migrated = counters.migrated;
-        for (counter, value) in counters.iter().filter(|(one, _)| self.counted.contains(one)) {
-            selected.set(counter, value);
+        for (counter, value) in counters.iter() {
+            if self.counted.contains(&counter) {
+                selected.set(counter, value);
+            }
         }
         *counters = selected;
     }

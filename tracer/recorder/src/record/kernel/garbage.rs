@@ -189,7 +189,7 @@ impl ProcessKinds {
 impl TypeNames {
     /// `None` if nothing of them could be read.
     fn of(event: &TypeEvent, layout: Option<&FrameLayout>) -> Option<Self> {
-        let text = |bytes: &[u8]| layout.and_then(|layout| decode_unicode(bytes, layout));
+        let text = |bytes: &[u8]| decode_unicode(bytes, layout?);
         // Of types in C it has the module.
         let name = String::from_utf8_lossy(&event.name);
         let (own_module, last) = match name.rsplit_once('.') {

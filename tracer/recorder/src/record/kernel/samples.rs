@@ -115,13 +115,13 @@ impl CpuSampling {
         else {
             return;
         };
-        let walked = (layout, self.stack_depth);
+        let walk = (layout, self.stack_depth);
         for wait in &waits {
             if wait.pid == pid
                 && let Some(id) = wait.thread_id
                 && let Some(thread) = thread_by_id(&mut &memory, runtime, collector, layout, id)
                 && let Some(innermost) =
-                    StackResolver::waiting((pid, &memory), thread, walked, frames, output)
+                    StackResolver::waiting((pid, &memory), thread, walk, frames, output)
             {
                 let (start_ns, read_ns) = (wait.start_ns, clock::monotonic_ns());
                 let stack = EarlierStack { start_ns, read_ns, innermost };
@@ -169,11 +169,12 @@ impl CpuSampling {
         output: &mut RecordOutput,
     ) {
         let (key, start_ns, end_ns) = ((off.pid, off.tid), off.at_ns, off.end_ns());
-        let earlier = self
-            .earlier
-            .remove(&key)
-            .filter(|earlier| earlier.start_ns == start_ns && earlier.read_ns <= end_ns);
-        let stack = stack.or(earlier.map(|earlier| earlier.innermost));
+        let stack = match self.earlier.remove(&key) {
+            Some(earlier) if earlier.start_ns == start_ns && earlier.read_ns <= end_ns => {
+                Some(stack.unwrap_or(earlier.innermost))
+            }
+            _ => stack,
+        };
         if let Some(open) = self.off_cpu.get_mut(&key)
             && (open.reason, open.stack, open.in_pause, open.woken_by)
                 == (off.reason, stack, off.in_pause, off.woken_by)

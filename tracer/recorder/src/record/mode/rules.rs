@@ -79,7 +79,9 @@ impl ModeError {
 pub fn choose(config: &RecordConfig, facts: &ModeFacts) -> Result<ModeDecision, ModeError> {
     let in_process = in_process(config);
     let by_both = in_process.is_some() && facts.no_probes.is_none();
-    if let Some(error) = in_process.and_then(|option| unseen(config, option)) {
+    if let Some(option) = in_process
+        && let Some(error) = unseen(config, option)
+    {
         return Err(error);
     }
     match config.sources.mode {

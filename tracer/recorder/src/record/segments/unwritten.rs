@@ -84,7 +84,7 @@ impl SegmentedTrace {
             | Record::GpuDevice(_) => return,
             _ => "",
         };
-        let why = self.failure.as_ref().map_or_else(String::new, WriteError::reason);
+        let why = if let Some(failure) = &self.failure { failure.reason() } else { String::new() };
         self.unwritten.add(format!("{what}not written ({why})"), 1);
     }
 

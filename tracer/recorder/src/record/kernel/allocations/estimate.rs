@@ -230,12 +230,9 @@ impl WindowObservations {
             .collect();
         candidates.sort_by(|(_, a), (_, b)| a.relative_error.total_cmp(&b.relative_error));
         let best = candidates.first()?;
-        candidates
-            .iter()
-            .filter(|(_, estimate)| estimate.relative_error <= GOOD)
-            .max_by_key(|(scale, _)| *scale)
-            .or(Some(best))
-            .map(|(_, estimate)| *estimate)
+        let good = candidates.iter().filter(|(_, estimate)| estimate.relative_error <= GOOD);
+        let (_, estimate) = good.max_by_key(|(scale, _)| *scale).unwrap_or(best);
+        Some(*estimate)
     }
 
     /// Logs every marker and its readings, for `-vv`.

@@ -100,8 +100,10 @@ impl WindowWorker<'_> {
 
     fn end(&mut self, pid: u32) {
         self.waiting.retain(|waiting| waiting.pid != pid);
-        for watched in self.watched.iter_mut().filter(|watched| watched.pid == pid) {
-            if let Some(summary) = watched.summary() {
+        for watched in &mut self.watched {
+            if watched.pid == pid
+                && let Some(summary) = watched.summary()
+            {
                 let _ = self.messages.send(WindowMessage::Summary(summary));
             }
         }

@@ -146,15 +146,15 @@ pub(crate) fn is_known(processes: &[AppliedProcess], elapsed: Duration) -> bool 
         _ if search.by_time && elapsed < LOADING => false,
         AutoState::Watching if search.by_time => false,
         AutoState::Holding | AutoState::Stopped => true,
-        AutoState::Watching => search.events.last().is_some_and(|event| {
-            let is_another = matches!(
+        AutoState::Watching => match search.events.last() {
+            Some(event) => !matches!(
                 event.decision,
                 AutoDecision::Changed { .. }
                     | AutoDecision::OwnChanged { .. }
                     | AutoDecision::Unfrozen
-            );
-            !is_another
-        }),
+            ),
+            None => false,
+        },
         AutoState::SettingUp
         | AutoState::Exploring
         | AutoState::Comparing

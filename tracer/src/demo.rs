@@ -166,6 +166,5 @@ fn run_to_end(command: &mut Command) -> anyhow::Result<u8> {
 }
 
 fn code(status: ExitStatus) -> u8 {
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    code.unwrap_or(1)
+    if let Some(Ok(code)) = status.code().map(u8::try_from) { code } else { 1 }
 }

@@ -167,7 +167,8 @@ fn name(process: &ProcessStacks<'_>, many_traces: bool) -> String {
         command => command,
     };
     let trace = if many_traces { format!("#{} ", process.trace() + 1) } else { String::new() };
-    let rank = process.rank().map_or(String::new(), |rank| format!("rank {rank}: "));
+    let rank =
+        if let Some(rank) = process.rank() { format!("rank {rank}: ") } else { String::new() };
     format!("{trace}{rank}{command} ({})", process.pid())
 }
 

@@ -33,8 +33,10 @@ pub(crate) fn report(limits: &[JudgedLimit], at: Option<&Location>) {
         print::message(&limit.sentence);
     }
     if variables::text("GITHUB_ACTIONS").as_deref() == Some("true") {
-        for limit in limits.iter().filter(|limit| limit.is_exceeded) {
-            print::lines(&github(limit, at));
+        for limit in limits {
+            if limit.is_exceeded {
+                print::lines(&github(limit, at));
+            }
         }
     }
 }
@@ -69,9 +71,9 @@ fn property(text: &str) -> String {
 
 /// A file by its path in the working directory, if it is there.
 fn within(file: &str) -> String {
-    let folder = std::env::current_dir().ok();
-    let inside = folder.and_then(|folder| Path::new(file).strip_prefix(folder).ok());
-    if let Some(inside) = inside { inside.display().to_string() } else { file.to_owned() }
+    let Ok(folder) = std::env::current_dir() else { return file.to_owned() };
+    let inside = Path::new(file).strip_prefix(folder);
+    if let Ok(inside) = inside { inside.display().to_string() } else { file.to_owned() }
 }
 
 /// An entry of GitLab's report.

@@ -182,7 +182,10 @@ impl<'a> LiveSetup<'a> {
 
     /// Prints the closing messages, after the display has ended.
     fn print_summary(&self, why: EndReason, command: &CommandSupervisor, closing: &[String]) {
-        let continues = command.command().filter(|_| !matches!(why, EndReason::CommandEnded(_)));
+        let continues = match why {
+            EndReason::CommandEnded(_) => None,
+            _ => command.command(),
+        };
         let place = self.output.dismiss(continues.is_some());
         if self.recording.verbosity == Verbosity::Quiet {
             return;
@@ -196,7 +199,9 @@ impl<'a> LiveSetup<'a> {
             }
             _ => Vec::new(),
         };
-        sentences.extend(closing.iter().filter(|_| is_summarized).cloned());
+        if is_summarized {
+            sentences.extend_from_slice(closing);
+        }
         sentences.extend(
             continues
                 .map(|command| format!("the command keeps running: process {}", command.pid())),

@@ -121,7 +121,7 @@ impl SegmentReader {
             };
             match taken {
                 Taken::Header(header) if self.is_of_another(&header) => {
-                    let position = header.segment.as_ref().map_or(0, |segment| segment.number);
+                    let position = if let Some(of) = &header.segment { of.number } else { 0 };
                     self.failures.push(anyhow::anyhow!(
                         "{}: segment {position} is of another recording and left out",
                         self.name

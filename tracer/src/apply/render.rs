@@ -124,7 +124,8 @@ impl CommandReport {
 
 /// A process with steps.
 fn process_lines(process: &AppliedProcess) -> Vec<String> {
-    let rank = process.rank.map_or(String::new(), |rank| format!(" (rank {rank})"));
+    let rank =
+        if let Some(rank) = process.rank { format!(" (rank {rank})") } else { String::new() };
     let mut lines = vec![format!(
         "process {}{rank}: {}, by {}: {}",
         process.pid,

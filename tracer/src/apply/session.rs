@@ -86,7 +86,7 @@ impl StartedCommand {
         if let Some(ended) = supervisor.try_wait()? {
             return Ok(Some(Some(ended)));
         }
-        Ok(supervisor.handle_signals()?.then_some(None))
+        Ok(if supervisor.handle_signals()? { Some(None) } else { None })
     }
 }
 

@@ -38,9 +38,9 @@ fn row(comparison: &Comparison, now: SystemTime) -> String {
         SystemTime::UNIX_EPOCH.checked_add(since)
     };
     let date = humantime::format_rfc3339_seconds(date().unwrap_or(now)).to_string();
-    let commit = match after.and_then(|run| run.git_commit.as_deref()) {
-        Some(hash) => hash.chars().take(HASH).collect(),
-        None => "unknown".to_owned(),
+    let commit = match after.map(|run| &run.git_commit) {
+        Some(Some(hash)) => hash.chars().take(HASH).collect(),
+        _ => "unknown".to_owned(),
     };
     let (gc_before, gc_after) = match comparison.figure(FigureId::GcShare) {
         Some(figure) => (figure.before, figure.after),

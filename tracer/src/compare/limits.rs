@@ -25,7 +25,8 @@ pub(super) fn judged(comparison: &Comparison, limits: &[ChangeLimit]) -> Vec<Jud
 fn check(comparison: &Comparison, limit: ChangeLimit) -> JudgedLimit {
     let name = limit.name;
     let found = comparison.figure(limit.figure);
-    let Some(difference) = found.and_then(|found| found.difference) else {
+    let found = found.map(|found| (found.difference, found.change_ratio));
+    let Some((Some(difference), change_ratio)) = found else {
         return JudgedLimit {
             figure: name,
             is_exceeded: true,
@@ -35,7 +36,7 @@ fn check(comparison: &Comparison, limit: ChangeLimit) -> JudgedLimit {
         };
     };
     let (grown, most, words): (Interval, f64, fn(f64) -> String) = match limit.most {
-        Increase::Ratio(most) => match found.and_then(|found| found.change_ratio) {
+        Increase::Ratio(most) => match change_ratio {
             Some(ratio) => (ratio, most, percent),
             // Before, it was 0: anything is infinitely more.
             None => (difference, 0.0, |more| if more > 0.0 { "from 0" } else { "0" }.to_owned()),

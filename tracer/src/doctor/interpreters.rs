@@ -285,10 +285,13 @@ fn add_running(places: &mut BTreeMap<FileIdentity, InterpreterPath>) -> usize {
     let pids: BTreeSet<u32> = listed.map(|process| process.pid).collect();
     for pid in pids {
         match maps::candidates(pid) {
-            Ok(candidates) => candidates
-                .into_iter()
-                .filter(|candidate| holds_collector(&mut known, candidate))
-                .for_each(|candidate| add_process(places, pid, &candidate)),
+            Ok(candidates) => {
+                for candidate in candidates {
+                    if holds_collector(&mut known, &candidate) {
+                        add_process(places, pid, &candidate);
+                    }
+                }
+            }
             Err(ProcessError::Forbidden { .. }) => hidden += 1,
             // The process has exited.
             Err(_) => {}

@@ -44,10 +44,13 @@ pub(super) fn run(config: &ExportArgs) -> anyhow::Result<()> {
 
 /// The option that names the objects to draw, and its value.
 fn picture_of(config: &ExportArgs) -> anyhow::Result<(&'static str, &HeapTarget)> {
-    let path = config.path.as_ref().map(|target| ("--path", target));
-    path.or(config.cycle.as_ref().map(|target| ("--cycle", target))).context(
-        "a picture shows one object: name it with --path TYPE|ADDRESS or --cycle TYPE|ADDRESS",
-    )
+    match (&config.path, &config.cycle) {
+        (Some(target), _) => Ok(("--path", target)),
+        (None, Some(target)) => Ok(("--cycle", target)),
+        (None, None) => anyhow::bail!(
+            "a picture shows one object: name it with --path TYPE|ADDRESS or --cycle TYPE|ADDRESS"
+        ),
+    }
 }
 
 fn picture(heap: &Heap, config: &ExportArgs) -> anyhow::Result<Picture> {

@@ -108,9 +108,11 @@ impl LayerLines {
                 ]
             });
             let kinds = held.into_iter().chain(made.into_iter().flatten());
-            for (kind, bytes) in kinds.filter(|(_, bytes)| *bytes > 0) {
-                self.text.extend([&start, ",", &about, ",", kind]);
-                let _ = writeln!(self.text, ",{bytes}");
+            for (kind, bytes) in kinds {
+                if bytes > 0 {
+                    self.text.extend([&start, ",", &about, ",", kind]);
+                    let _ = writeln!(self.text, ",{bytes}");
+                }
             }
         }
         if let Some(saved) = layers.saved_bytes {

@@ -49,7 +49,8 @@ fn heap(facts: &HeapFacts) -> String {
         command => shell_line(command),
     };
     let taken = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(header.taken_s));
-    let taken = taken.filter(|_| header.taken_s > 0).map(|taken| {
+    let taken = if header.taken_s > 0 { taken } else { None };
+    let taken = taken.map(|taken| {
         let taken = humantime::format_rfc3339_seconds(taken).to_string();
         format!(", {}", taken.trim_end_matches('Z').replace('T', " ") + " UTC")
     });

@@ -123,7 +123,7 @@ fn place(snapshot: &Snapshot, process: &ProcessFigures) -> String {
         && let Some(LineFigures { line, .. }) = detail.lines.first()
     {
         let file = text::file_name(&line.file);
-        let number = line.line.map_or(String::new(), |number| format!(":{number}"));
+        let number = if let Some(at) = line.line { format!(":{at}") } else { String::new() };
         words.push(format!("{file}{number} {}", line.function));
     }
     words.join(" ")

@@ -131,11 +131,12 @@ impl<'a> Found<'a> {
 fn report(tuner: &Tuner<'_>, found: &Found<'_>) -> TuneReport {
     let Found { process, search, others } = found;
     let first = search.compared.first();
+    let other = |at: usize| if at > 0 { first } else { None };
     let settings: Vec<TunedSetting> = tuner
         .names()
         .into_iter()
         .enumerate()
-        .map(|(at, name)| tuned(name, first.filter(|_| at > 0), search.compared.get(at)))
+        .map(|(at, name)| tuned(name, other(at), search.compared.get(at)))
         .collect();
     let unit = if search.by_time { TuneUnit::WorkMs } else { TuneUnit::Step };
     let begun = search.events.iter().rev().find_map(|event| match event.decision {

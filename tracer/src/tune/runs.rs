@@ -136,9 +136,9 @@ pub(super) fn seek(tuner: &Tuner<'_>, first: Option<TunedRun>) -> anyhow::Result
 
 /// Whether the best so far leaves so much of the collector's time that another may be better.
 fn leaves_much(report: &TuneReport) -> bool {
-    let own_ns = report.settings.first().and_then(|own| own.pause_ns);
+    let own_ns = report.settings.first().map(|own| own.pause_ns);
     match (own_ns, report.guess().map(|best| best.pause_ns)) {
-        (Some(own_ns), Some(Some(best_ns))) => best_ns > own_ns / 10,
+        (Some(Some(own_ns)), Some(Some(best_ns))) => best_ns > own_ns / 10,
         _ => true,
     }
 }
@@ -211,8 +211,8 @@ impl ComparedRuns {
 
     /// Whether differences can be judged.
     fn is_ready(&self) -> bool {
-        let is_first_known = self.of_settings.first().is_some_and(|runs| runs.len() >= FEWEST_RUNS);
-        is_first_known
+        let first = self.of_settings.first();
+        matches!(first, Some(runs) if runs.len() >= FEWEST_RUNS)
             && self.of_settings.len() > 1
             && self.of_settings.iter().all(|runs| !runs.is_empty())
     }

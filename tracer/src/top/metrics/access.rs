@@ -7,10 +7,10 @@ use std::net::IpAddr;
 /// Whether a `Host` is acceptable for a server on a loopback address: only addresses and
 /// `localhost`, as any other name could be rebound by a web page (DNS rebinding).
 pub(super) fn is_local(host: &str) -> bool {
-    let bracketed = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    let name = match bracketed.or_else(|| host.rsplit_once(':')) {
-        Some((name, _port)) => name,
-        None => host,
+    let bracketed = host.strip_prefix('[').map(|rest| rest.split_once(']'));
+    let name = match (bracketed, host.rsplit_once(':')) {
+        (Some(Some((name, _port))), _) | (_, Some((name, _port))) => name,
+        _ => host,
     };
     name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
 }

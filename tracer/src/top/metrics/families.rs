@@ -74,7 +74,7 @@ fn add<S>(
 ) {
     for figure in table {
         let also = if figure.help.ends_with("{of}") { also } else { "" };
-        let basis = figure.basis.map_or_else(String::new, |basis| format!(" ({basis})"));
+        let basis = if let Some(of) = figure.basis { format!(" ({of})") } else { String::new() };
         families.push(MetricFamily {
             name: if figure.id.is_empty() {
                 prefix.to_owned()

@@ -118,9 +118,9 @@ fn character(bytes: &[u8]) -> ParsedInput {
         _ => return ParsedInput::Nothing(1),
     };
     let Some(bytes) = bytes.get(..length) else { return ParsedInput::Incomplete };
-    match std::str::from_utf8(bytes).ok().and_then(|text| text.chars().next()) {
-        Some(char) => ParsedInput::Event(plain(KeyCode::Char(char)), length),
-        None => ParsedInput::Nothing(1),
+    match std::str::from_utf8(bytes).map(|text| text.chars().next()) {
+        Ok(Some(char)) => ParsedInput::Event(plain(KeyCode::Char(char)), length),
+        _ => ParsedInput::Nothing(1),
     }
 }
 
@@ -165,7 +165,7 @@ fn control_sequence(rest: &[u8]) -> ParsedInput {
         [b'<', report @ ..] if matches!(last, b'M' | b'm') => mouse(report, last == b'M'),
         parameters => numbered(parameters, last),
     };
-    event.map_or(ParsedInput::Nothing(used), |event| ParsedInput::Event(event, used))
+    if let Some(one) = event { ParsedInput::Event(one, used) } else { ParsedInput::Nothing(used) }
 }
 
 /// Parameters; `None` if left out or not a number.
@@ -179,7 +179,7 @@ fn numbers(parameters: &[u8]) -> Vec<Option<u16>> {
 fn numbered(parameters: &[u8], last: u8) -> Option<Event> {
     let numbers = numbers(parameters);
     let modifiers = numbers.get(1).copied().flatten();
-    let modifiers = modifiers.map_or(KeyModifiers::NONE, self::modifiers);
+    let modifiers = if let Some(of) = modifiers { self::modifiers(of) } else { KeyModifiers::NONE };
     let code = match (last, numbers[0]) {
         (b'~', Some(1 | 7)) => KeyCode::Home,
         (b'~', Some(2)) => KeyCode::Insert,

@@ -149,9 +149,10 @@ impl ViewState {
     }
 
     fn row_of(&self, pid: u32, snapshot: &Snapshot) -> Option<usize> {
-        self.rows.iter().position(
-            |index| matches!(snapshot.processes.get(*index), Some(process) if process.pid == pid),
-        )
+        self.rows.iter().position(|index| {
+            let Some(process) = snapshot.processes.get(*index) else { return false };
+            process.pid == pid
+        })
     }
 
     /// The process in the selected row; `None` if no row is shown.

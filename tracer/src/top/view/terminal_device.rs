@@ -151,7 +151,7 @@ impl TerminalDevice {
             Err(Errno::EINTR) => Ok(()),
             Err(errno) => Err(errno.into()),
             Ok(_) => {
-                let woken = descriptors.get(1).and_then(PollFd::any).unwrap_or(false);
+                let woken = descriptors.get(1).map(PollFd::any) == Some(Some(true));
                 if woken { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
             }
         }

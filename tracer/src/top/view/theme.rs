@@ -76,7 +76,7 @@ impl Theme {
     pub(crate) fn detect(colors: bool) -> Self {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(text);
         let console = text("TERM").as_deref() == Some("linux");
-        Self { colors, unicode: !console && locale.is_some_and(|locale| is_utf8(&locale)) }
+        Self { colors, unicode: !console && matches!(locale, Some(locale) if is_utf8(&locale)) }
     }
 
     /// Removes styles and characters that the terminal cannot show.

@@ -26,7 +26,7 @@ const HISTOGRAM: u16 = 60;
 /// Draws the details. Returns the number of lines that can be scrolled away.
 pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect) -> usize {
     let process = frame.state.process(frame.snapshot);
-    let heading = process.map_or("No process selected".to_owned(), about);
+    let heading = if let Some(of) = process { about(of) } else { "No process selected".to_owned() };
     let area = title(frame, buffer, area, (&heading, "Esc: back"), true);
     let Some(process) = process else { return 0 };
     let detail = frame.snapshot.detail.as_ref();

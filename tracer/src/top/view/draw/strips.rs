@@ -6,7 +6,7 @@ use crate::top::view::{text, theme};
 use crate::units;
 use gctrace_analysis::live::figure_table::OVERLAP;
 use gctrace_analysis::live::{ProcessDetail, ProcessFigures, StepFigures, TimelineCell, ppm};
-use gctrace_analysis::report::{IdleCause, StepSource};
+use gctrace_analysis::report::IdleCause;
 use ratatui::text::{Line, Span};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ fn step_words(
     shown: &[StepFigures],
     last: &StepFigures,
 ) -> (String, String) {
-    let basis = detail.step_basis.map_or("step", StepSource::basis);
+    let basis = if let Some(source) = detail.step_basis { source.basis() } else { "step" };
     let first = format!("last {}: {}", basis, units::duration(last.duration_ns));
     let with_gc = shown.iter().filter(|step| step.pauses.count > 0).count();
     let second = format!(

@@ -77,7 +77,7 @@ pub(crate) fn idle_in_short(report: &Report) -> Vec<Block> {
 fn in_a_sentence(report: &Report, ledger: &IdleLedger) -> String {
     let rows = ledger.rows.iter().filter(|row| share(row.time_ns, ledger.idle_ns) >= CAUSE_TOLD);
     let rows = rows.take(CAUSES_TOLD).map(|row| {
-        let places = largest(row).map_or_else(String::new, |places| format!(" ({places})"));
+        let places = if let Some(of) = largest(row) { format!(" ({of})") } else { String::new() };
         format!("{} {}{places}", percent(share(row.time_ns, ledger.span_ns)), row.cause)
     });
     let rows = without_folder(ledger, &rows.collect::<Vec<_>>().join("; "));

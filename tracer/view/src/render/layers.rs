@@ -115,7 +115,7 @@ pub(crate) fn table(layers: &[LayerReport], total: &LayerTotals, shown: usize) -
     };
     let rows = shown.map(Some).chain([None]);
     let figure = |of: fn(&LayerReport) -> Option<u64>, all: Option<u64>| {
-        move |row: Option<&LayerReport>| size(row.map_or(all, of))
+        move |row: Option<&LayerReport>| size(if let Some(row) = row { of(row) } else { all })
     };
     let table = Table::of(rows)
         .left(
@@ -170,7 +170,7 @@ fn over_time(layers: &LayersReport) -> String {
 
 /// Class, shape and special marks of a layer.
 fn about(layer: &LayerReport) -> String {
-    let shape = layer.shape.as_ref().map_or(String::new(), |shape| format!(" {shape}"));
+    let shape = if let Some(shape) = &layer.shape { format!(" {shape}") } else { String::new() };
     let marks = marks(layer);
     let marks = if marks.is_empty() { marks } else { format!("; {marks}") };
     format!("{}{shape}{marks}", layer.type_name)

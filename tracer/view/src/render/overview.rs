@@ -22,7 +22,7 @@ const BESIDE_COMMAND: usize = 20;
 /// A command line without the program's directory, cut to fit into a line of `width` characters.
 pub(super) fn command(words: &[String], width: usize) -> String {
     let mut words = words.iter();
-    let program = words.next().map_or("", String::as_str);
+    let program = if let Some(program) = words.next() { program.as_str() } else { "" };
     let program = program.rsplit('/').next().unwrap_or(program).to_owned();
     let line = words.fold(program, |line, word| format!("{line} {word}"));
     cut(&line, width - BESIDE_COMMAND)
@@ -106,8 +106,10 @@ fn several_hosts(traces: &[TraceReport]) -> bool {
 fn ranks(report: &Report, trace: usize) -> Option<String> {
     let its = |of: &ProcessReport| if of.trace == trace { of.rank } else { None };
     let ranks: BTreeSet<u32> = report.processes.iter().filter_map(its).collect();
-    let recording = report.traces.get(trace).and_then(|trace| trace.rank);
-    let first = ranks.first().copied().or(recording)?;
+    let first = match ranks.first() {
+        Some(first) => *first,
+        None => report.traces.get(trace)?.rank?,
+    };
     let last = ranks.last().copied().unwrap_or(first);
     Some(match last - first {
         0 => format!("rank {first}"),

@@ -62,7 +62,8 @@ fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> [String; 8] {
 
 /// `loader.py:31`; the section on lines has the full name.
 fn file_and_line(location: &Location) -> String {
-    let file = location.file.rsplit_once('/').map_or(&*location.file, |(_, name)| name);
+    let file =
+        if let Some((_, of)) = location.file.rsplit_once('/') { of } else { &*location.file };
     match (file, location.line) {
         ("", _) => location.function.clone(),
         (file, Some(line)) => format!("{file}:{line}"),

@@ -39,7 +39,7 @@ pub(crate) fn steps(report: &Report) -> Section {
 
 fn table(steps: &StepsReport) -> Vec<Block> {
     let idle = steps.processes.iter().any(|process| process.gpu_idle_ns.is_some());
-    let time = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), duration);
+    let time = |ns: Option<u64>| if let Some(ns) = ns { duration(ns) } else { "?".to_owned() };
     let table = Table::of(steps.processes.iter().take(PROCESSES_SHOWN))
         .left("process", |process| rank_or_pid(process.rank, process.pid))
         .right("steps", |steps| count(steps.count))

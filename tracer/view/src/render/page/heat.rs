@@ -78,7 +78,7 @@ impl HeatData {
         for cause in most_idle(rows) {
             let of = |cell: &StepReport| {
                 let part = cell.gpu_idle_causes.as_ref()?.iter().find(|part| part.cause == cause);
-                Some(part.map_or(0, |part| part.time_ns))
+                Some(if let Some(part) = part { part.time_ns } else { 0 })
             };
             figures.push((format!("GPU idle by {cause}"), greatest(&of)));
         }

@@ -206,8 +206,8 @@ impl ConfiguredOptions {
     pub(super) fn complete(&self, arguments: &[OsString], command: &Command) -> Vec<OsString> {
         let flags =
             arguments.iter().skip(1).take_while(|word| is_option(word) && *word != "--").count();
-        let (table, at) = match arguments.get(flags + 1).and_then(|word| word.to_str()) {
-            Some(name) if command.find_subcommand(name).is_some() => (name, flags + 2),
+        let (table, at) = match arguments.get(flags + 1).map(|word| word.to_str()) {
+            Some(Some(name)) if command.find_subcommand(name).is_some() => (name, flags + 2),
             _ => ("record", 1),
         };
         let typed: Vec<&str> = arguments
@@ -218,7 +218,10 @@ impl ConfiguredOptions {
             .collect();
         let mut whole = arguments.to_vec();
         let mut added = Vec::new();
-        for option in self.options.iter().filter(|option| option.command == table) {
+        for option in &self.options {
+            if option.command != table {
+                continue;
+            }
             let short = argument(command, table, &option.name).and_then(|known| known.get_short());
             let is_typed = |word: &&&str| {
                 let long =

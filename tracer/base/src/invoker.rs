@@ -61,7 +61,7 @@ fn identity(facts: &InvokerFacts<'_>) -> InvokerIdentity {
     if facts.effective_uid != 0 || facts.real_uid != 0 {
         return InvokerIdentity::Present;
     }
-    let id = |name| (facts.variable)(name).and_then(|value| value.parse::<u32>().ok());
+    let id = |name| (facts.variable)(name)?.parse::<u32>().ok();
     match (id("SUDO_UID"), id("SUDO_GID"), (facts.variable)("DOAS_USER")) {
         // sudo used by root itself
         (Some(0), _, _) => InvokerIdentity::Present,
@@ -128,7 +128,7 @@ impl Invoker {
     /// The user of these ids, with name, home, shell and groups of the user database if it has them.
     pub fn from_ids(uid: u32, gid: u32, tool: Option<PrivilegeTool>) -> Self {
         let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-        let groups = user.as_ref().map_or_else(|| vec![gid], |user| groups_of(&user.name, gid));
+        let groups = if let Some(user) = &user { groups_of(&user.name, gid) } else { vec![gid] };
         let (name, home, shell) = match user {
             Some(user) => (user.name, user.dir, user.shell),
             None => (uid.to_string(), PathBuf::from("/"), PathBuf::from("/bin/sh")),

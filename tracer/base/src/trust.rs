@@ -208,7 +208,8 @@ fn writer(found: &Metadata, part: &Path, user: u32, is_on_the_way: bool) -> Opti
         return None;
     }
     let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
-    Some(PathWriter::Group(group.map_or_else(|| gid.to_string(), |group| group.name)))
+    let name = if let Some(group) = group { group.name } else { gid.to_string() };
+    Some(PathWriter::Group(name))
 }
 
 /// Whether the group is the user's own (useradd(8), USERGROUPS_ENAB): their primary one, named like

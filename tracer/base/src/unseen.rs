@@ -6,12 +6,7 @@ use gctrace_analysis::report::UnseenReport;
 /// The clause of a recording; `None` if the library saw all of them.
 pub fn unseen_words(unseen: UnseenReport) -> Option<String> {
     let UnseenReport { at_start, at_end, uncounted, .. } = unseen;
-    let places = [(at_start, "at the start"), (at_end, "at the end")];
-    let places: Vec<String> = places
-        .into_iter()
-        .filter(|(collections, _)| *collections > 0)
-        .map(|(collections, place)| format!("{} {place}", count(collections)))
-        .collect();
+    let places = numbered(&[(at_start, "at the start"), (at_end, "at the end")]);
     let unknown = counted(uncounted, "start or end").replace("start or ends", "starts or ends");
     let unknown = format!("counted at {unknown} of interpreters");
     let all = counted(at_start.saturating_add(at_end), "collection");
@@ -28,12 +23,14 @@ pub fn unseen_words(unseen: UnseenReport) -> Option<String> {
 pub fn unseen_places(unseen: UnseenReport) -> Option<String> {
     let UnseenReport { at_start, at_end, uncounted, .. } = unseen;
     let places = [(at_start, "at start"), (at_end, "at end"), (uncounted, "times uncounted")];
-    let places: Vec<String> = places
-        .into_iter()
-        .filter(|(collections, _)| *collections > 0)
-        .map(|(collections, place)| format!("{} {place}", count(collections)))
-        .collect();
+    let places = numbered(&places);
     if places.is_empty() { None } else { Some(places.join(", ")) }
+}
+
+/// The places where there were some, each after their number.
+fn numbered(places: &[(u64, &str)]) -> Vec<String> {
+    let places = places.iter().filter(|(collections, _)| *collections > 0);
+    places.map(|(collections, place)| format!("{} {place}", count(*collections))).collect()
 }
 
 #[cfg(test)]

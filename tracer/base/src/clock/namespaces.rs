@@ -53,11 +53,11 @@ impl ProcessClocks {
         let process = pid.to_string();
         let id = match (namespace(&process, "time"), otherwise) {
             (Some(id), _) | (None, OtherClock::Stated(id @ 1..)) => id,
-            (None, OtherClock::Stated(_)) => return own_ahead_ns().or(Some(0)),
+            (None, OtherClock::Stated(_)) => return Some(own_ahead_ns().unwrap_or(0)),
             (None, OtherClock::Assumed(ahead_ns)) => return Some(ahead_ns),
         };
         if namespace("self", "time") == Some(id) {
-            return own_ahead_ns().or(Some(0));
+            return Some(own_ahead_ns().unwrap_or(0));
         }
         own_ahead_ns()?;
         match ahead(id, &process) {

@@ -82,7 +82,7 @@ pub fn name_temporary_output(
         let made = temporary().make_in(directory, |path| system::name(file, path))?;
         made.into_temp_path().keep().map_err(|error| error.error)
     };
-    crate::invoker::act_as(invoker, name).and_then(|named| named)
+    crate::invoker::act_as(invoker, name)?
 }
 
 fn temporary() -> tempfile::Builder<'static, 'static> {
@@ -107,5 +107,5 @@ pub fn read_command_output(path: &Path, written: &File, invoker: &Invoker) -> io
 
 /// Removes a file made by [`create_temporary_output`] that has a path.
 pub fn remove_command_output(path: &Path, invoker: &Invoker) -> io::Result<()> {
-    crate::invoker::act_as(invoker, || std::fs::remove_file(path)).and_then(|removed| removed)
+    crate::invoker::act_as(invoker, || std::fs::remove_file(path))?
 }

@@ -6,16 +6,22 @@ use gctrace_ring::{
     STEP_FUNCTION_VARIABLE,
 };
 use gctrace_settings::{APPLY_VARIABLE, ApplyRequest, FOLDER_VARIABLE};
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 const PRELOAD: &str = "LD_PRELOAD";
 const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 
+/// A path that a variable names, unless it is empty.
+fn path_in(name: &str) -> Option<OsString> {
+    let path = std::env::var_os(name)?;
+    if path.is_empty() { None } else { Some(path) }
+}
+
 /// The options, and where gctrace listens; `None` if gctrace did not set them.
 pub(crate) fn request() -> Option<(InjectOptions, Vec<u8>)> {
-    let rendezvous = std::env::var_os(RENDEZVOUS_VARIABLE).filter(|path| !path.is_empty())?;
+    let rendezvous = path_in(RENDEZVOUS_VARIABLE)?;
     let options = std::env::var_os(OPTIONS_VARIABLE).unwrap_or_default();
     Some((InjectOptions::parse(options.as_bytes()), rendezvous.into_vec()))
 }
@@ -37,11 +43,10 @@ pub(crate) fn apply_options() -> Option<Result<ApplyOptions, String>> {
         None => crate::confined::own_filters().unwrap_or(u32::MAX),
     };
     let number = |name: &str| rank(&variable(name)?);
-    let folder = std::env::var_os(FOLDER_VARIABLE).filter(|path| !path.is_empty());
     Some(Ok(ApplyOptions {
         request,
         counts_function: matches!(variable(STEP_FUNCTION_VARIABLE), Some(name) if !name.is_empty()),
-        folder: folder.map(PathBuf::from),
+        folder: path_in(FOLDER_VARIABLE).map(PathBuf::from),
         rank: number("RANK"),
         ranks: number("WORLD_SIZE").unwrap_or(1),
         local_ranks: number("LOCAL_WORLD_SIZE"),

@@ -206,7 +206,7 @@ fn preloaded(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn can_open(path: &[u8]) -> Option<bool> {
     let mut text = [0_u8; 4096];
     // The last byte remains zero.
-    text.get_mut(..path.len()).filter(|_| path.len() < 4096)?.copy_from_slice(path);
+    text.get_mut(..4095)?.get_mut(..path.len())?.copy_from_slice(path);
     // SAFETY: a C string; the descriptor is closed once. errno is the caller's.
     unsafe {
         let before = *libc::__errno_location();
@@ -238,7 +238,7 @@ fn start_with(
     let mut put = |part: &[u8]| {
         // The last byte remains zero.
         let end = length + part.len();
-        text.get_mut(length..end).filter(|_| end < MOST_BYTES)?.copy_from_slice(part);
+        text.get_mut(..MOST_BYTES - 1)?.get_mut(length..end)?.copy_from_slice(part);
         length = end;
         Some(())
     };
@@ -262,7 +262,7 @@ fn start_with(
         } else {
             text.as_ptr().cast()
         };
-        *list.get_mut(kept).filter(|_| kept + 1 < MOST_ENTRIES)? = entry;
+        *list.get_mut(..MOST_ENTRIES - 1)?.get_mut(kept)? = entry;
         kept += 1;
     }
     Some(start(list.as_ptr()))

@@ -155,7 +155,7 @@ fn left(group: &Path) -> Option<u64> {
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
     let stat = text(&group.join("memory.stat")).unwrap_or_default();
     let cached = stat.lines().find_map(|line| line.strip_prefix("inactive_file "));
-    let cached = cached.and_then(|value| value.parse().ok()).unwrap_or(0);
+    let cached = if let Some(Ok(cached)) = cached.map(str::parse) { cached } else { 0 };
     Some(beyond(limit, beyond(used, cached)))
 }
 

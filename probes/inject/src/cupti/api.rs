@@ -108,7 +108,7 @@ impl CuptiApi {
     /// `CUPTI_API_VERSION`: 18 in CUDA 11.8, 22 in 12.4, 130001 in 13.0; 0 if unavailable.
     pub(super) fn version(&self) -> u32 {
         let mut version = 0;
-        let code = self.get_version.map_or(UNKNOWN, |get_version| get_version(&raw mut version));
+        let code = if let Some(get) = self.get_version { get(&raw mut version) } else { UNKNOWN };
         if code == 0 { version } else { 0 }
     }
 

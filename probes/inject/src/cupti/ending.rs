@@ -39,8 +39,9 @@ pub(super) fn prepare(session: &'static CuptiSession) {
 /// Keeps this library loaded: the handler and the thread run its code.
 fn stay_loaded() {
     let address = (at_exit as extern "C" fn()) as *mut c_void;
-    let file = find::file_of(address).and_then(|file| std::ffi::CString::new(file).ok());
-    if let Some(file) = file {
+    if let Some(file) = find::file_of(address)
+        && let Ok(file) = std::ffi::CString::new(file)
+    {
         let flags: c_int = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
         // SAFETY: a C string; the library is loaded, so nothing is run.
         unsafe { libc::dlopen(file.as_ptr(), flags) };

@@ -76,7 +76,7 @@ fn mapped(prefix: &str) -> Vec<String> {
             // SAFETY: a C string owned by the loader.
             let name = unsafe { CStr::from_ptr(info.dlpi_name) };
             let path = Path::new(OsStr::from_bytes(name.to_bytes()));
-            let Some(file) = path.file_name().and_then(OsStr::to_str) else { return };
+            let Some(Some(file)) = path.file_name().map(OsStr::to_str) else { return };
             if file.starts_with(search.prefix) {
                 search.found.push(name.to_string_lossy().into_owned());
             }

@@ -52,7 +52,7 @@ impl PathText {
         for part in parts {
             let end = length + part.len();
             // The last byte remains zero.
-            text.get_mut(length..end).filter(|_| end < PAGE)?.copy_from_slice(part);
+            text.get_mut(..PAGE - 1)?.get_mut(length..end)?.copy_from_slice(part);
             length = end;
         }
         Some(Self(text))

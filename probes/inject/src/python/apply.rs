@@ -237,7 +237,7 @@ unsafe extern "C" fn idle(_argument: *mut c_void) -> c_int {
 /// In a child of `os.fork`.
 unsafe extern "C" fn forked(_own: Object, _: *const Object, _: isize) -> Object {
     act(|_| None::<()>);
-    api().map_or(NULL, PythonApi::none)
+    if let Some(api) = api() { api.none() } else { NULL }
 }
 
 /// The interpreter ends (`atexit`).
@@ -246,7 +246,7 @@ unsafe extern "C" fn ending(_own: Object, _: *const Object, _: isize) -> Object 
         agent.end(true);
         None::<()>
     });
-    api().map_or(NULL, PythonApi::none)
+    if let Some(api) = api() { api.none() } else { NULL }
 }
 
 /// The process ends by `exit`, or by returning from `main`. The interpreter has ended before, if it

@@ -104,7 +104,7 @@ unsafe extern "C-unwind" fn called<const AT: usize>(
 /// The function in a method table before ours.
 fn original(function: *mut c_void) -> *mut c_void {
     let ours = WATCHES.iter().find(|watch| watch.is(function));
-    ours.map_or(function, StandIn::original)
+    if let Some(ours) = ours { ours.original() } else { function }
 }
 
 /// The collector of the main interpreter.

@@ -87,7 +87,7 @@ impl RawFrameLayout {
         let Some(line) = api.PyCode_Addr2Line else { return 0 };
         let Some(frame) = self.frame_within(generator, code) else { return 0 };
         let at = frames::instruction(&mut memory(), frame, address(code), &self.0.stack);
-        let at = at.and_then(|at| at.try_into().ok()).unwrap_or(-1);
+        let at = if let Some(Ok(at)) = at.map(i32::try_from) { at } else { -1 };
         // SAFETY: the lock is held, the code object alive.
         line_number(unsafe { line(code, at) })
     }

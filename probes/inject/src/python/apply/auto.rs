@@ -341,8 +341,8 @@ impl Agent {
         if !freezes || api.is_free_threaded() || is_incremental(api) {
             return;
         }
-        let gc = OwnedRef::import(api, c"gc");
-        let old = gc.and_then(|gc| CollectorState::find(api, &gc, None).long_lived());
+        let Some(gc) = OwnedRef::import(api, c"gc") else { return };
+        let old = CollectorState::find(api, &gc, None).long_lived();
         let inherited = if let Some((left, since)) = old { sum([left, since]) } else { 0 };
         if inherited >= FEWEST && calls::with(|calls| calls.is_enabled) == Some(true) {
             self.collector.freeze();

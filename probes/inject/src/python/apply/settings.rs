@@ -55,7 +55,10 @@ impl Agent {
             GcChange::Loading(first) => Some(first),
             _ => None,
         });
-        if let Some(first) = first.filter(|_| self.report.steps == 0 && !self.report.forked) {
+        if let Some(first) = first
+            && self.report.steps == 0
+            && !self.report.forked
+        {
             self.collector.set_thresholds(&[first]);
             self.is_loading = true;
         }

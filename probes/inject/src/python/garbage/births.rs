@@ -258,8 +258,10 @@ impl Sampler {
     fn forget_lines(&mut self) {
         let lines = std::mem::take(&mut self.lines);
         self.numbers.clear();
-        for (at, line) in SAMPLES.all().filter(|(_, line)| line & FRESH == 0) {
-            if let Some(known) = lines.get(index_of(line) as usize) {
+        for (at, line) in SAMPLES.all() {
+            if line & FRESH == 0
+                && let Some(known) = lines.get(index_of(line) as usize)
+            {
                 let number = self.number_of(known.clone());
                 SAMPLES.set_line(at, with_index(line, number));
             }

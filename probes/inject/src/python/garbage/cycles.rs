@@ -210,7 +210,7 @@ impl CycleReader {
             edges.push((*kind, name));
         }
         reduce(&mut edges, cycle.len());
-        let text = |name: &Option<String>| name.as_deref().map_or(NO_TEXT, |name| ring.text(name));
+        let text = |of: &Option<String>| if let Some(of) = of { ring.text(of) } else { NO_TEXT };
         let edge = |(kind, name): &(u32, _)| RingCycleEdge { kind: *kind, name: text(name) };
         let edges: Vec<RingCycleEdge> = folded(edges).iter().map(edge).collect();
         let number = ring.cycle(&edges);
@@ -257,7 +257,7 @@ fn reduce(edges: &mut Vec<(u32, Option<String>)>, length: usize) {
 fn folded(mut edges: Vec<(u32, Option<String>)>) -> Vec<(u32, Option<String>)> {
     const DICTIONARY: &str = ".__dict__";
     let is_dictionary = |edge: &(u32, Option<String>)| edge.1.as_deref() == Some(DICTIONARY);
-    if edges.last().is_some_and(is_dictionary) {
+    if matches!(edges.last(), Some(last) if is_dictionary(last)) {
         edges.rotate_right(1);
     }
     let mut all = Vec::<(u32, Option<String>)>::new();

@@ -226,8 +226,10 @@ impl Samples {
             light * 2 >= all
         };
         let most = counts.iter().position(is_half).unwrap_or(MOST_HALVINGS);
-        for (at, _) in self.all().filter(|(_, line)| halvings(*line) <= most) {
-            self.halve(at, random);
+        for (at, line) in self.all() {
+            if halvings(line) <= most {
+                self.halve(at, random);
+            }
         }
     }
 }

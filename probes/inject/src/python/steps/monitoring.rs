@@ -183,7 +183,7 @@ unsafe extern "C" fn started(_: Object, arguments: *const Object, count: isize) 
 unsafe extern "C" fn returned(_: Object, _: *const Object, _: isize) -> Object {
     guarded(super::batch_ends);
     // The function was created by it.
-    expected(api()).map_or(NULL, PythonApi::none)
+    if let Some(api) = expected(api()) { api.none() } else { NULL }
 }
 
 /// Name of the class of the running function's `self`.

@@ -46,8 +46,8 @@ impl ResolutionCache {
         let identity = build_id.unwrap_or_else(|| format!("{}-{}", metadata.dev(), metadata.ino()));
         let changed = (metadata.mtime(), metadata.mtime_nsec());
         let key = format!("{identity}-{}-{}.{}", metadata.size(), changed.0, changed.1);
-        let is_whole = options.first_rung == SearchStrategy::SymbolTable;
-        let folder = if is_whole { options.cache.as_ref() } else { None };
+        let tries_all = options.first_rung == SearchStrategy::SymbolTable;
+        let folder = if tries_all { options.cache.as_ref() } else { None };
         // Build ids have no maximum length; file names do.
         let name = key.get(..200).unwrap_or(&key);
         Self { entry: folder.map(|folder| folder.join(format!("{name}.json"))), key }

@@ -107,7 +107,7 @@ fn in_text(image: &ElfImage<'_>) -> Option<PythonVersion> {
         .flat_map(|bytes| literals(bytes))
         .find(|version| minors.is_empty() && version.is_known() || minors.contains(&version.minor));
     let [minor] = minors[..] else { return literal };
-    literal.or(Some(PythonVersion { major: 3, minor, micro: None, level: String::new() }))
+    Some(literal.unwrap_or(PythonVersion { major: 3, minor, micro: None, level: String::new() }))
 }
 
 /// All strings in `bytes` that parse as a version. Linkers merge a string into the end of a longer

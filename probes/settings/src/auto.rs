@@ -103,7 +103,10 @@ impl FromStr for AutoOptions {
         let compared: Result<_, _> = texts.map(str::parse).collect();
         let mut options = Self { compared: compared?, ..Self::default() };
         let (_, rest) = text.split_once(':').unwrap_or((text, ""));
-        for piece in rest.split(',').filter(|piece| !piece.is_empty()) {
+        for piece in rest.split(',') {
+            if piece.is_empty() {
+                continue;
+            }
             let wrong = || GcSettingError::AutoOption(piece.to_owned());
             let share = |text: &str, most: f64| match text.parse() {
                 Ok(share) if (0.0..=most).contains(&share) => Ok(share),

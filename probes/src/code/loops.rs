@@ -12,14 +12,11 @@ pub(crate) fn entries(body: &[Instruction], inside: usize) -> Vec<usize> {
     // A strongly connected component, not a natural loop: compilers jump into loops at their test,
     // and no dominators are needed.
     let (after, before) = edges(body);
-    let reached = closure(&after, inside);
-    let reaches = closure(&before, inside);
-    let is_in = |at: &usize| reached.contains(at) && reaches.contains(at);
-    let found: BTreeSet<usize> = reached
+    let whole = &closure(&after, inside) & &closure(&before, inside);
+    let found: BTreeSet<usize> = whole
         .iter()
-        .filter(|at| is_in(at))
         .flat_map(|at| before.get(*at).into_iter().flatten())
-        .filter(|at| !is_in(at))
+        .filter(|at| !whole.contains(at))
         .filter_map(|at| before_padding(body, *at))
         .collect();
     found.into_iter().collect()

@@ -73,7 +73,10 @@ pub(crate) fn by_debug_link(
     let mut places = vec![folder.join(name), folder.join(".debug").join(name)];
     places.extend(roots.iter().map(|root| root.join(below).join(name)));
     let mut why = format!("{name} was not found");
-    for path in places.iter().filter(|path| path.is_file()) {
+    for path in &places {
+        if !path.is_file() {
+            continue;
+        }
         match file_checksum(path) {
             Ok(found) if found == checksum => return DebugFile::open(path),
             Ok(_) => why = format!("{} has another checksum", path.display()),

@@ -35,14 +35,18 @@ impl<'data> ElfImage<'data> {
     /// The static trace points of a provider.
     pub(crate) fn static_probes(&self, provider: &str) -> Vec<StaticProbe> {
         let base = self.section(".stapsdt.base").map(|section| section.address);
-        self.section(".note.stapsdt")
-            .and_then(|section| self.section_bytes(&section))
-            .into_iter()
-            .flat_map(notes)
-            .filter(|(name, kind, _)| *kind == NT_STAPSDT && *name == b"stapsdt")
-            .filter_map(|(_, _, description)| static_probe(description, base))
-            .filter(|probe| probe.provider == provider)
-            .collect()
+        let mut probes = Vec::new();
+        let Some(section) = self.section(".note.stapsdt") else { return probes };
+        for (name, kind, description) in notes(self.section_bytes(&section).unwrap_or_default()) {
+            if kind == NT_STAPSDT
+                && name == b"stapsdt"
+                && let Some(probe) = static_probe(description, base)
+                && probe.provider == provider
+            {
+                probes.push(probe);
+            }
+        }
+        probes
     }
 
     fn note_areas(&self) -> impl Iterator<Item = &'data [u8]> {

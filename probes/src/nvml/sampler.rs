@@ -67,7 +67,10 @@ impl<'library> NvmlSampler<'library> {
     pub fn find_lost(&mut self) -> Vec<GpuDevice> {
         let driver = self.library.driver_version();
         let mut found = Vec::new();
-        for gpu in self.gpus.iter_mut().filter(|gpu| gpu.device.is_none()) {
+        for gpu in &mut self.gpus {
+            if gpu.device.is_some() {
+                continue;
+            }
             let Ok(device) = self.library.nvml.device_by_index(gpu.index) else {
                 continue;
             };
@@ -112,9 +115,9 @@ impl SampledGpu<'_> {
             return Ok(None);
         };
         let mut sample = GpuSample { device: self.index, at_ns, ..GpuSample::default() };
-        let extra = [(extras.processes, NvmlQuery::Processes), (extras.pcie, NvmlQuery::Pcie)];
-        let extra = extra.into_iter().filter_map(|(wanted, query)| wanted.then_some(query));
-        for query in NvmlQuery::EACH_TIME.into_iter().chain(extra) {
+        let processes = if extras.processes { Some(NvmlQuery::Processes) } else { None };
+        let pcie = if extras.pcie { Some(NvmlQuery::Pcie) } else { None };
+        for query in NvmlQuery::EACH_TIME.into_iter().chain(processes).chain(pcie) {
             if self.hopeless.contains(&query) {
                 continue;
             }

@@ -175,6 +175,6 @@ fn integer(object: &[u8; OBJECT_BYTES], layout: &ProgressLayout) -> Option<i64> 
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
-    let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
-    if let Some(bytes) = bytes { u64::from_le_bytes(*bytes) } else { 0 }
+    let Some(bytes) = bytes.get(at..) else { return 0 };
+    if let Some(bytes) = bytes.first_chunk() { u64::from_le_bytes(*bytes) } else { 0 }
 }

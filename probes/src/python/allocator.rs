@@ -154,9 +154,8 @@ const OTHER_PATH: u64 = 80;
 /// The size as pymalloc's copy reads it, or the constant that the other path passes to the
 /// allocator.
 fn size_at(image: &ElfImage<'_>, body: &[Instruction], branch: usize) -> AllocationSize {
-    let Some(target) = body.get(branch).and_then(Instruction::branch_target) else {
-        return AllocationSize::Unknown;
-    };
+    let Some(one) = body.get(branch) else { return AllocationSize::Unknown };
+    let Some(target) = one.branch_target() else { return AllocationSize::Unknown };
     let next = gctrace_units::part(body, branch + 1..);
     let other = decode(image, &(target..target.saturating_add(OTHER_PATH)));
     let tested = |way| match image.machine {

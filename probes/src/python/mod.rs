@@ -95,7 +95,10 @@ fn resolve_image(
     // A symbol table names the functions, clones included; code analysis infers them. Trace points
     // come last: they exist only in builds `--with-dtrace`, and no argument of the collector is at
     // hand there.
-    for rung in SearchStrategy::ALL.iter().copied().filter(|rung| *rung >= options.first_rung) {
+    for rung in SearchStrategy::ALL.iter().copied() {
+        if rung < options.first_rung {
+            continue;
+        }
         let found = climb(rung, file, image, &facts, options);
         tried.push(outcome(rung, &found));
         if let Ok(points) = found {

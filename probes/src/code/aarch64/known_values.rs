@@ -41,8 +41,10 @@ impl KnownValues {
         if matches!(one.flow(), Flow::Call | Flow::IndirectCall) {
             changed.0 |= CHANGED_BY_CALLS.0;
         }
-        for number in (0..32).filter(|number| changed.contains(*number)) {
-            self.set(number, None);
+        for number in 0..32 {
+            if changed.contains(number) {
+                self.set(number, None);
+            }
         }
         None
     }

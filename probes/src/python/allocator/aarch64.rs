@@ -45,14 +45,12 @@ pub(super) fn guesses(body: &[Instruction]) -> Vec<AllocatorCall> {
 fn guess(body: &[Native], mut load: PointerLoad) -> Option<AllocatorCall> {
     let rest = body.get(load.next..)?;
     let compared = rest.iter().take(GUESS_SPAN).position(|one| {
-        let is_guess = one.compared_registers().is_some_and(|pair| {
-            let other = match pair {
-                (first, second) if first == load.register => second,
-                (first, second) if second == load.register => first,
-                _ => return false,
-            };
-            load.known.get(other).is_some()
-        });
+        let other = match one.compared_registers() {
+            Some((first, second)) if first == load.register => Some(second),
+            Some((first, second)) if second == load.register => Some(first),
+            _ => None,
+        };
+        let is_guess = matches!(other, Some(other) if load.known.get(other).is_some());
         load.known.follow(one);
         is_guess
     })?;

@@ -113,8 +113,9 @@ fn compile(architecture: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
 fn derive_wire_traits(skeleton: &Path) -> io::Result<()> {
     let mut text = fs::read_to_string(skeleton)?;
     for line in fs::read_to_string(WIRE_RECORDS)?.lines() {
-        let name = line.strip_prefix("struct ");
-        if let Some(name) = name.and_then(|line| line.strip_suffix(" {")) {
+        if let Some(name) = line.strip_prefix("struct ")
+            && let Some(name) = name.strip_suffix(" {")
+        {
             let definition = format!("pub struct {name} {{");
             let derive = "#[derive(::zerocopy::FromBytes, ::zerocopy::Immutable, \
                           ::zerocopy::IntoBytes, ::zerocopy::KnownLayout)]";

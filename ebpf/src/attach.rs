@@ -27,7 +27,7 @@ pub struct PlannedPoint {
 impl PlannedPoint {
     /// `except`: hits of the process with this id are ignored.
     pub(crate) fn wire(&self, except: Option<u32>) -> Point {
-        let register = |which: Option<ArgumentRegister>| which.map_or(0, |which| which as u32);
+        let register = |of: Option<ArgumentRegister>| if let Some(of) = of { of as u32 } else { 0 };
         let arguments = &self.arguments;
         Point {
             runtime_delta: self.runtime_delta,

@@ -215,9 +215,10 @@ fn sum(values: &[u64; 3]) -> u64 {
 /// The oldest generation with an increased collection counter; else the function's argument.
 fn generation(wire: &PauseWire) -> Option<u8> {
     let moved = (0u8..3).rev().find(|i| wire.moved.collections[usize::from(*i)] > 0);
-    moved.or_else(|| {
-        u8::try_from(wire.generation_argument).ok().filter(|generation| *generation < 3)
-    })
+    match (moved, u8::try_from(wire.generation_argument)) {
+        (None, Ok(argument @ ..3)) => Some(argument),
+        (moved, _) => moved,
+    }
 }
 
 /// `reason` argument of `gc_collect_main`, `_PyGC_Reason` of CPython 3.13.

@@ -134,9 +134,10 @@ fn frames(found: &FrameLayout, interpreter_next: u32) -> FrameWire {
         code_bytes: stack.code_bytes,
         code_tlbc: or_none(stack.code_tlbc),
         // From 3.12 on (`co_version`) no collection runs in a frame that has not started.
-        code_first_traceable: or_none(
-            stack.code_first_traceable.filter(|_| found.code_version.is_none()),
-        ),
+        code_first_traceable: or_none(match found.code_version {
+            None => stack.code_first_traceable,
+            Some(_) => None,
+        }),
         code_filename: found.code_filename,
         code_name: found.code_name,
         code_first_line: found.code_first_line,

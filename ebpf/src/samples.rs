@@ -143,9 +143,9 @@ impl SamplePrograms {
         let failed = |source| Error::Map { map: "loops", source };
         let mut all = Vec::new();
         for bytes in map.keys() {
-            let value = map.lookup(&bytes, MapFlags::ANY).map_err(failed)?;
-            let state = value.and_then(|value| LoopState::read_from_bytes(&value).ok());
-            if let (Ok(key), Some(state)) = (LoopKeyWire::read_from_bytes(&bytes), state) {
+            let Some(value) = map.lookup(&bytes, MapFlags::ANY).map_err(failed)? else { continue };
+            let state = LoopState::read_from_bytes(&value);
+            if let (Ok(key), Ok(state)) = (LoopKeyWire::read_from_bytes(&bytes), state) {
                 all.push(LoopReading {
                     key: loop_key(&key),
                     turns: turns(&key, &state),

@@ -85,9 +85,11 @@ impl BpfSession {
             )?;
         }
         update(&maps.process_counts, "process_counts", &pid.to_ne_bytes(), counts.as_bytes())?;
-        for task in self.tasks()?.iter().filter(|task| task.pid == pid) {
-            add(&mut counts.base, &task.software);
-            counts.base_run_ns += task.run_ns;
+        for task in self.tasks()? {
+            if task.pid == pid {
+                add(&mut counts.base, &task.software);
+                counts.base_run_ns += task.run_ns;
+            }
         }
         // Threads that exited meanwhile are not lost: they started earlier as well, so they belong
         // to neither.
@@ -141,9 +143,11 @@ impl BpfSession {
         let mut counters = Counters::default();
         if self.counter_set.software {
             let (mut sum, mut run_ns) = (wire.ended, wire.ended_run_ns);
-            for task in tasks.iter().filter(|task| task.pid == pid) {
-                add(&mut sum, &task.software);
-                run_ns += task.run_ns;
+            for task in tasks {
+                if task.pid == pid {
+                    add(&mut sum, &task.software);
+                    run_ns += task.run_ns;
+                }
             }
             subtract(&mut sum, &wire.base);
             let run_ns = run_ns.saturating_sub(wire.base_run_ns);

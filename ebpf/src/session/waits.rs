@@ -26,9 +26,9 @@ impl BpfSession {
             let value = map
                 .lookup(&key, MapFlags::ANY)
                 .map_err(|source| Error::Map { map: "sampled_threads", source })?;
-            let thread = value.and_then(|value| SampledThread::read_from_bytes(&value).ok());
+            let Some(value) = value else { continue };
             let tid = key.try_into().map(u32::from_ne_bytes);
-            if let (Some(thread), Ok(tid)) = (thread, tid)
+            if let (Ok(thread), Ok(tid)) = (SampledThread::read_from_bytes(&value), tid)
                 && thread.off_cpu_ns > 0
                 && at_ns.saturating_sub(thread.off_cpu_ns) >= OFF_CPU_NS
             {

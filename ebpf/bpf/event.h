@@ -512,7 +512,6 @@ struct turn_event {
 	__u32 kind;            /* EVENT_TURN                                                      */
 	__u32 reserved;
 	struct loop_key place;
-	__u64 stack;           /* of the loop's last wait                                         */
 	__u64 start_ns;
 	__u64 end_ns;
 	__u64 spent_ns[SPENT];
@@ -778,7 +777,7 @@ _Static_assert(sizeof(struct sampled_thread) == 192, "sampled_thread");
 _Static_assert(sizeof(struct earlier_wait) == 24, "earlier_wait");
 _Static_assert(sizeof(struct off_cpu_event) == 48, "off_cpu_event");
 _Static_assert(sizeof(struct loop_event) == 24, "loop_event");
-_Static_assert(sizeof(struct turn_event) == 152, "turn_event");
+_Static_assert(sizeof(struct turn_event) == 144, "turn_event");
 _Static_assert(sizeof(struct followed_process) == 24, "followed_process");
 
 #endif

@@ -14,12 +14,11 @@
 
 /* Places where threads of recorded processes wait for input. More are not counted. */
 #define MAX_LOOPS 512
+#define MAX_WORK_STACKS 4096
 /* The highest number of a system call of x86-64 and arm64 is below (469 in Linux 6.17). */
 #define SYSTEM_CALLS 512
 /* Waits at one place that make it a loop which reads messages. Who polls a place once will do it again. */
 #define READ_WAITS 3
-/* Who waits so long for a lock may wait for work there; the other places would be too many: 1 ms. */
-#define WORK_WAIT_NS 1000000ull
 /* Who reads a message of several parts reads the next one within this time: 20 us. */
 #define SAME_MESSAGE_NS 20000ull
 /* Before a message multiprocessing reads its length, in so many bytes (Connection._recv_bytes, Python 3.8 to 3.15). */
@@ -42,6 +41,15 @@ struct {
 	__type(value, struct loop_state);
 } loops SEC(".maps");
 
+/* Stacks of threads that take work from a queue, if they wait for a lock. User space, which knows the names of functions,
+ * adds each when it is first seen. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_WORK_STACKS);
+	__type(key, u64);
+	__type(value, u8);
+} work_stacks SEC(".maps");
+
 /* Too large for the BPF stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -62,7 +70,6 @@ static __always_inline void send_turn(const struct loop_key *key, struct loop_st
 	event->kind = EVENT_TURN;
 	event->reserved = 0;
 	event->place = *key;
-	event->stack = loop->stack;
 	event->start_ns = loop->begin_ns;
 	event->end_ns = now;
 	for (u32 i = 0; i < SPENT; i++)
@@ -162,10 +169,12 @@ static __always_inline void announce(const struct loop_key *key, struct loop_sta
 	loop->announced = 1;
 }
 
-/* Whether the thread may wait for work from another thread. */
+/* Whether the thread waits for work from another thread. */
 static __always_inline bool is_for_work(const struct sampled_thread *thread)
 {
-	return thread->tstate && thread->reason == WAIT_LOCK && thread->stack && thread->stack != STACK_LOST;
+	u64 stack = thread->stack;
+
+	return thread->tstate && thread->reason == WAIT_LOCK && bpf_map_lookup_elem(&work_stacks, &stack);
 }
 
 static __always_inline bool is_for_input(const struct sampled_thread *thread)
@@ -173,20 +182,20 @@ static __always_inline bool is_for_input(const struct sampled_thread *thread)
 	return thread->tstate && (thread->reason == WAIT_POLL || thread->reason == WAIT_PIPE);
 }
 
-static __always_inline struct loop_key key_of(u32 tid, const struct sampled_thread *thread)
+static __always_inline struct loop_key key_of(u32 tid, const struct sampled_thread *thread, bool is_work)
 {
 	struct loop_key key = {
 		.pid = thread->pid,
 		.tid = tid,
 		.system_call = thread->system_call,
-		.first_argument = is_for_work(thread) ? thread->stack : thread->first_argument,
+		.first_argument = is_work ? thread->stack : thread->first_argument,
 	};
 
 	return key;
 }
 
 /* A new place of a thread; 0 if there are too many. */
-static __noinline struct loop_state *new_loop(const struct loop_key *key, u64 now)
+static __always_inline struct loop_state *new_loop(const struct loop_key *key, u64 now)
 {
 	u32 zero = 0;
 	struct loop_state *loop = bpf_map_lookup_elem(&empty_loop, &zero);
@@ -212,15 +221,14 @@ static __always_inline bool is_looked_at(u64 system_call)
 /* A thread leaves the CPU. */
 static __always_inline void loop_waits(u32 tid, const struct sampled_thread *thread, u64 now)
 {
-	struct loop_key key = key_of(tid, thread);
-	bool is_input = is_for_input(thread);
+	bool is_input = is_for_input(thread), is_work = is_for_work(thread);
+	struct loop_key key = key_of(tid, thread, is_work);
 	struct loop_state *loop;
 
-	if (!is_input && !is_for_work(thread))
+	if (!is_input && !is_work)
 		return;
 	loop = bpf_map_lookup_elem(&loops, &key);
-	/* a wait for work is known by its length */
-	if (!loop && is_input)
+	if (!loop)
 		loop = new_loop(&key, now);
 	if (!loop)
 		return;
@@ -242,20 +250,13 @@ static __always_inline void loop_waits(u32 tid, const struct sampled_thread *thr
 /* A thread comes back from a time off the CPU that began at `start`. */
 static __always_inline void loop_returns(u32 tid, const struct sampled_thread *thread, u64 start, u64 now)
 {
-	struct loop_key key = key_of(tid, thread);
 	bool is_work = is_for_work(thread);
+	struct loop_key key = key_of(tid, thread, is_work);
 	struct loop_state *loop;
 
 	if (!is_work && !is_for_input(thread))
 		return;
 	loop = bpf_map_lookup_elem(&loops, &key);
-	if (!loop && is_work && now - start >= WORK_WAIT_NS) {
-		loop = new_loop(&key, now);
-		if (loop) {
-			loop->stack = thread->stack;
-			loop->waits = 1;
-		}
-	}
 	if (!loop)
 		return;
 	loop->waited_ns += now - start;

@@ -36,7 +36,7 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
         EventKind::EVENT_LOOP => {
             read(bytes).map(|wire: LoopWire| KernelEvent::Loop(turns::key(&wire.place)))
         }
-        EventKind::EVENT_TURN => turns::turn(&read(bytes)?),
+        EventKind::EVENT_TURN => turns::turn(&read(bytes)?).map(KernelEvent::Turn),
         EventKind::EVENT_TYPE => {
             read(bytes).map(|wire| KernelEvent::Type(garbage::type_event(&wire)))
         }
@@ -356,7 +356,7 @@ mod tests {
                     prop_assert!(garbage.kinds.len() <= rest / size_of::<GarbageKindWire>());
                 }
                 Some(KernelEvent::Loop(_)) => prop_assert!(bytes.len() >= size_of::<LoopWire>()),
-                Some(KernelEvent::Turn(turn, _)) => prop_assert!(turn.start_ns <= turn.end_ns),
+                Some(KernelEvent::Turn(turn)) => prop_assert!(turn.start_ns <= turn.end_ns),
                 None => prop_assert!(kind > 8 || kind == 0 || bytes.len() < size_of::<StackWire>()),
             }
         }

@@ -26,8 +26,8 @@ pub enum KernelEvent {
     OffCpu(OffCpuEvent),
     /// A thread waits at the same place again and again.
     Loop(LoopKey),
-    /// A long turn of a loop, and the stack with which the loop waits.
-    Turn(Turn, Option<StackId>),
+    /// A long turn of a loop.
+    Turn(Turn),
     /// A type is seen in garbage for the first time.
     Type(TypeEvent),
     /// The garbage of a collection was examined.

@@ -114,6 +114,16 @@ impl SamplePrograms {
         Ok(waits.collect())
     }
 
+    /// Counts turns between waits for a lock with this stack.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn takes_work(&self, stack: StackId) -> Result<(), Error> {
+        let map = &self.skeleton.maps.work_stacks;
+        map.update(&stack.to_ne_bytes(), &[1], MapFlags::ANY)
+            .map_err(|source| Error::Map { map: "work_stacks", source })
+    }
+
     /// Ends turns of loops at each entry of these system calls, whether they wait or not; at no others. With any, each
     /// system call of the machine runs a program.
     ///

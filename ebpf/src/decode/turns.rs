@@ -1,7 +1,7 @@
 //! Loops, and turns of theirs.
 
 use crate::decode::off_cpu::reason;
-use crate::event::{KernelEvent, LoopKey};
+use crate::event::LoopKey;
 use crate::wire::{LoopKeyWire, LoopState, TurnWire, WaitReason};
 use gctrace_event::{LoopPlace, Turn, Turns, WORK_CALL};
 use gctrace_units::LAST_BUCKET;
@@ -12,14 +12,14 @@ const IN_PAUSES: usize = WaitReason::WAIT_REASONS.0 as usize;
 // The programs count in as many buckets.
 const _: fn(&LoopState) -> &[u32; LAST_BUCKET as usize + 1] = |state| &state.lengths;
 
-/// The turn, and the stack of its loop; `None` of a turn that ends before it starts.
-pub(crate) fn turn(wire: &TurnWire) -> Option<KernelEvent> {
+/// `None` of a turn that ends before it starts.
+pub(crate) fn turn(wire: &TurnWire) -> Option<Turn> {
     let (waits, in_pauses) = wire.spent_ns.split_at_checked(IN_PAUSES)?;
     let waits = (0..).zip(waits).filter(|(_, spent_ns)| **spent_ns > 0);
     if wire.start_ns > wire.end_ns {
         return None;
     }
-    let turn = Turn {
+    Some(Turn {
         pid: wire.place.pid,
         tid: wire.place.tid,
         start_ns: wire.start_ns,
@@ -28,8 +28,7 @@ pub(crate) fn turn(wire: &TurnWire) -> Option<KernelEvent> {
         in_pauses_ns: in_pauses.iter().sum(),
         waits: waits.map(|(number, spent_ns)| (reason(number), *spent_ns)).collect(),
         cpu_ns: None,
-    };
-    Some(KernelEvent::Turn(turn, Some(wire.stack).filter(|stack| *stack != 0)))
+    })
 }
 
 /// All turns of a loop so far. The interval is left for the caller.

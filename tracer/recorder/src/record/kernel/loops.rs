@@ -6,8 +6,8 @@
 use crate::clock;
 use crate::record::kernel::stacks::StackResolver;
 use crate::record::output::{RecordOutput, RecordSink as _};
-use gctrace_ebpf::{LoopKey, LoopReading, SamplePrograms, StackId};
-use gctrace_event::{LoopPlace, Record, Turns, WORK_CALL};
+use gctrace_ebpf::{LoopKey, LoopReading, SamplePrograms};
+use gctrace_event::{Record, Turns};
 use gctrace_units::duration_ns;
 use std::collections::HashMap;
 use std::path::Path;
@@ -86,14 +86,13 @@ impl Loops {
         let is_crowded = readings.len() > CROWD;
         let mut ended = false;
         for LoopReading { key, turns, stack } in readings {
-            let is_loop = is_loop(&key.place, stack, stacks);
             let known = self.known.entry(key.clone()).or_default();
             let at_ns =
                 if known.written.until_ns == 0 { before_ns } else { known.written.until_ns };
             let stack = stacks.innermost_so_far(stack).or(known.written.stack);
             let sees_looks = known.looks;
             let turns = Turns { at_ns, until_ns: now_ns, stack, sees_looks, ..turns };
-            let is_new = is_loop && turns.turns > known.written.turns;
+            let is_new = turns.turns > known.written.turns;
             if is_new {
                 output.write(&Record::Turns(turns.clone().since(&known.written)));
                 known.written = turns;
@@ -111,11 +110,6 @@ impl Loops {
             self.look(programs);
         }
     }
-}
-
-/// Whether it is a loop where a thread waits with this stack. Waits for a lock are only if it takes work there.
-pub(super) fn is_loop(place: &LoopPlace, stack: Option<StackId>, stacks: &StackResolver) -> bool {
-    place.call != WORK_CALL || stacks.takes_work(stack)
 }
 
 /// Whether the thread still exists.

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::record::examination::Unexamined;
 use crate::record::kernel::interpreters::{InterpreterIndex, ProbeNeed};
 use crate::record::kernel::stopped_programs::{StopPoint, is_running};
-use crate::record::kernel::{KernelSource, cuda_probes, loops};
+use crate::record::kernel::{KernelSource, cuda_probes};
 use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
 use gctrace_ebpf::{FileKey, KernelEvent, LibraryKind, OffCpuEvent, ProcessEvent, StopState};
@@ -37,7 +37,12 @@ impl KernelSource {
                 self.stacks.code(&code, layout, &mut trace.frames);
             }
             KernelEvent::Stack(stack) => {
-                self.stacks.stack(&stack, &mut trace.frames, &mut trace.output)
+                self.stacks.stack(&stack, &mut trace.frames, &mut trace.output);
+                if let Some(samples) = &self.samples
+                    && self.stacks.takes_work(&stack)
+                {
+                    samples.takes_work(stack.id);
+                }
             }
             KernelEvent::Allocation(sample) => {
                 if let Some(allocations) = &mut self.allocations {
@@ -64,11 +69,9 @@ impl KernelSource {
                     samples.found_loop(key);
                 }
             }
-            KernelEvent::Turn(turn, stack) => {
-                if loops::is_loop(&turn.place, stack, &self.stacks) {
-                    self.processes.name_thread(turn.pid, turn.tid, &mut trace.output);
-                    trace.output.write(&Record::Turn(turn));
-                }
+            KernelEvent::Turn(turn) => {
+                self.processes.name_thread(turn.pid, turn.tid, &mut trace.output);
+                trace.output.write(&Record::Turn(turn));
             }
             KernelEvent::Process(event) => self.process_event(trace, event),
         }

@@ -10,7 +10,7 @@ use crate::record::kernel::stacks::StackResolver;
 use crate::record::output::{RecordOutput, RecordSink as _};
 use crate::record::trace::FrameTree;
 use gctrace_cpython::thread_by_id;
-use gctrace_ebpf::{BpfSession, LoopKey, SampleEvent, SamplePrograms};
+use gctrace_ebpf::{BpfSession, LoopKey, SampleEvent, SamplePrograms, StackId};
 use gctrace_event::{CpuSamples, FrameId, OffCpu, Record};
 use gctrace_probes::{ProcessMemory, Resolution, counters, maps};
 use gctrace_units::duration_ns;
@@ -187,6 +187,13 @@ impl CpuSampling {
         let off = OffCpu { stack, ..off };
         if let Some(before) = self.off_cpu.insert(key, off) {
             output.write(&Record::OffCpu(before));
+        }
+    }
+
+    /// Threads that wait for a lock with this stack take work from a queue.
+    pub(super) fn takes_work(&self, stack: StackId) {
+        if let Err(error) = self.programs.takes_work(stack) {
+            tracing::warn!("turns of a pool are not counted: {error}");
         }
     }
 

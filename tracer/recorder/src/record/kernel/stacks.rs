@@ -11,7 +11,7 @@ use gctrace_cpython::{CodeObject, FrameLayout};
 use gctrace_ebpf::{CapturedFrame, CodeEvent, CodeId, StackEvent, StackId};
 use gctrace_event::{Frame, FrameId, takes_work};
 use gctrace_probes::ProcessMemory;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The stacks and code objects of all recorded processes.
@@ -20,8 +20,6 @@ pub(crate) struct StackResolver {
     processes: HashMap<u32, ProcessCode>,
     /// Ids are unique across processes: a child forked inside a pause reports its parent's.
     innermost: HashMap<StackId, FrameId>,
-    /// Stacks of threads that wait for work.
-    take_work: HashSet<StackId>,
     /// Processes that exited since the last drain: their last pauses may still be in the ring.
     ended: Vec<u32>,
     /// Pauses with a stack that never arrived.
@@ -85,17 +83,13 @@ impl StackResolver {
             known.stacks.push(event.id);
             self.innermost.insert(event.id, frame);
         }
-        let codes = self.processes.get(&event.pid).map(|process| &process.codes);
-        let code = |frame: &CapturedFrame| codes?.get(&frame.code);
-        let named = event.frames.iter().map_while(code).map(|code| (&*code.file, &*code.function));
-        if takes_work(named) {
-            self.take_work.insert(event.id);
-        }
     }
 
-    /// Whether a thread waits for work with this stack, if it waits for a lock.
-    pub(crate) fn takes_work(&self, stack: Option<StackId>) -> bool {
-        stack.is_some_and(|stack| self.take_work.contains(&stack))
+    /// Whether a thread with this stack waits for work, if it waits for a lock.
+    pub(crate) fn takes_work(&self, event: &StackEvent) -> bool {
+        let Some(process) = self.processes.get(&event.pid) else { return false };
+        let codes = event.frames.iter().map_while(|frame| process.codes.get(&frame.code));
+        takes_work(codes.map(|code| (&*code.file, &*code.function)))
     }
 
     /// The innermost frame of the stack of a thread that waits, read from its memory; at most `depth` frames. It
@@ -151,7 +145,6 @@ impl StackResolver {
             let process = self.processes.remove(&pid).into_iter();
             for stack in process.flat_map(|process| process.stacks) {
                 self.innermost.remove(&stack);
-                self.take_work.remove(&stack);
             }
         }
     }

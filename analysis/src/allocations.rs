@@ -99,13 +99,14 @@ impl LastAllocations {
         // Counted ones all have a size, if not all a class with an end.
         let sized = if summary.exact { summary.hits } else { known };
         let mean_bytes = ratio(summary.bytes, sized);
+        let product = |one: Option<f64>, other: Option<f64>| Some(one? * other?);
         Some(AllocationsReport {
             exact: summary.exact,
             windows: summary.windows,
             allocations_seen: summary.hits,
             per_cpu_s,
-            per_s: per_cpu_s.zip(ratio(summary.cpu_ns, covered_ns)).map(|(rate, busy)| rate * busy),
-            bytes_per_cpu_s: per_cpu_s.zip(mean_bytes).map(|(rate, mean)| rate * mean),
+            per_s: product(per_cpu_s, ratio(summary.cpu_ns, covered_ns)),
+            bytes_per_cpu_s: product(per_cpu_s, mean_bytes),
             relative_error: summary.error_ppm.map(|error| error as f64 / 1e6),
             basis: summary.basis.clone(),
             cost_ratio: ratio(summary.cost_ns, summary.cpu_ns),

@@ -236,7 +236,7 @@ impl Analysis {
         let trace = self.traces.get(index);
         TimelineContext {
             trace: index,
-            is_ours: trace.is_some_and(|trace| trace.header.is_some()),
+            is_ours: matches!(trace, Some(trace) if trace.header.is_some()),
             rank: trace.and_then(TraceState::rank),
             world_size: trace.and_then(|trace| trace.profiler.world_size),
             ranks: described().filter_map(|process| Some((process.pid, process.rank?))).collect(),

@@ -58,7 +58,7 @@ impl CalledSums {
     /// Names the functions as in a tree that their own was added to.
     pub(crate) fn renumber(&mut self, places: &MovedNodes) {
         for ((kind, node), sum) in std::mem::take(&mut self.0) {
-            let node = node.and_then(|node| places.of(node));
+            let node = places.moved(node);
             self.0.entry((kind, node)).or_default().merge(sum);
         }
     }

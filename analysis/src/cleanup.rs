@@ -195,9 +195,8 @@ impl CleanupSums {
 
     /// Whether a call may be of cleanup.
     pub(crate) fn is_of_interest(call: &CudaCall) -> bool {
-        let of_cuda =
-            |(api, name)| api == GpuApi::Cuda && (is_freeing(name) || is_allocating(name));
-        GpuApi::of(&call.function).is_some_and(of_cuda)
+        let Some((GpuApi::Cuda, name)) = GpuApi::of(&call.function) else { return false };
+        is_freeing(name) || is_allocating(name)
     }
 
     /// Adds a call of CUDA.
@@ -211,7 +210,7 @@ impl CleanupSums {
         }
         let failed = self.failed.last();
         let by_allocator =
-            failed.is_some_and(|failed| call.start_ns.abs_diff(failed.at_ns) < TOGETHER_NS);
+            matches!(failed, Some(failed) if call.start_ns.abs_diff(failed.at_ns) < TOGETHER_NS);
         if let Some(open) = self.open.get_mut(&call.tid)
             && call.start_ns.saturating_sub(open.end_ns) <= APART_NS
         {
@@ -315,7 +314,7 @@ impl CleanupSums {
         let collects = self.collects.iter_mut().map(|collect| &mut collect.node);
         let calls = self.recorded.iter_mut().map(|call| &mut call.node);
         for place in collects.chain(calls) {
-            *place = place.and_then(|node| places.of(node));
+            *place = places.moved(*place);
         }
     }
 
@@ -353,8 +352,10 @@ impl CleanupSums {
                 gave,
             );
         }
-        let inferred = all.emptied.iter().filter(|emptied| !all.is_recorded(emptied));
-        for emptied in inferred.filter(|emptied| !emptied.by_allocator) {
+        for emptied in &all.emptied {
+            if emptied.by_allocator || all.is_recorded(emptied) {
+                continue;
+            }
             let before = all.collects.partition_point(|collect| collect.end_ns <= emptied.start_ns);
             let collect = all.collects.iter().take(before).rfind(|collect| {
                 collect.tid == emptied.tid && emptied.start_ns - collect.end_ns < TOGETHER_NS
@@ -417,7 +418,7 @@ impl Emptied {
         self.most_after = self.most_after.max(reserved);
         let half = (self.before - self.after) / 2;
         if reserved.saturating_sub(self.after) >= half.max(1) {
-            self.again_ns = self.again_ns.or(Some(at_ns));
+            self.again_ns.get_or_insert(at_ns);
         }
     }
 }

@@ -123,7 +123,7 @@ impl CounterSums {
         if counters.is_empty() {
             return;
         }
-        if counters.get(Counter::MajorFaults).is_some_and(|faults| faults > 0) {
+        if matches!(counters.get(Counter::MajorFaults), Some(faults) if faults > 0) {
             totals.major_fault_pauses.add(pause.duration_ns());
         }
         if let Some(objects) = traversed {
@@ -194,14 +194,13 @@ impl CounterSums {
     }
 
     fn scaled_processes(&self) -> u64 {
-        let whole = self.whole.as_ref();
-        self.totals.scaled_processes + u64::from(whole.is_some_and(|whole| whole.counters.scaled))
+        let scaled = matches!(&self.whole, Some(whole) if whole.counters.scaled);
+        self.totals.scaled_processes + u64::from(scaled)
     }
 
     fn migrated_processes(&self) -> u64 {
-        let whole = self.whole.as_ref();
-        self.totals.migrated_processes
-            + u64::from(whole.is_some_and(|whole| whole.counters.migrated))
+        let migrated = matches!(&self.whole, Some(whole) if whole.counters.migrated);
+        self.totals.migrated_processes + u64::from(migrated)
     }
 
     fn inside(&self, counter: Counter) -> CounterPair {

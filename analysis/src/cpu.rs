@@ -124,7 +124,7 @@ impl CpuSums {
     /// Names the stacks as in a tree that their own was added to.
     pub(crate) fn renumber(&mut self, places: &MovedNodes) {
         for ((node, in_pause), samples) in std::mem::take(&mut self.by_stack) {
-            let node = node.and_then(|node| places.of(node));
+            let node = places.moved(node);
             add_to(self.by_stack.entry((node, in_pause)).or_default(), samples);
         }
     }

@@ -98,7 +98,8 @@ impl RecentPause {
     /// The same for garbage that came first: then the pause is without the time that examining
     /// took.
     fn contained(&self, garbage: &Garbage) -> bool {
-        let end_ns = garbage.cost_ns.map_or(self.end_ns, |cost_ns| after(self.end_ns, cost_ns));
+        let end_ns =
+            if let Some(ns) = garbage.cost_ns { after(self.end_ns, ns) } else { self.end_ns };
         Self { end_ns, ..*self }.contains(garbage)
     }
 }
@@ -229,7 +230,7 @@ impl GarbageSums {
 
     fn count(&mut self, garbage: &Garbage, pause: Option<&RecentPause>) {
         add_known(&mut self.totals.cost_ns, garbage.cost_ns);
-        if pause.is_some_and(|pause| pause.shutdown) {
+        if matches!(pause, Some(pause) if pause.shutdown) {
             return add_to(&mut self.totals.shutdown_objects, garbage.objects);
         }
         if let Some(pause) = pause

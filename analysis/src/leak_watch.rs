@@ -143,7 +143,7 @@ impl LeakWatch {
         let values: Vec<f64> = samples.iter().map(|sample| point(0, 0, sample.1).1).collect();
         let is_rise = rise >= NOTABLE_RISE.max(last.1 / 2)
             && late >= rise / 4
-            && mann_kendall(&values).is_some_and(|p_value| p_value < SIGNIFICANT_RISE);
+            && matches!(mann_kendall(&values), Some(p_value) if p_value < SIGNIFICANT_RISE);
         if !is_rise {
             return None;
         }
@@ -180,12 +180,14 @@ impl LeakWatch {
             has_set_up: life.set_up_ns.is_some(),
             resident_bytes,
             memory_limit_bytes: life.limit_bytes,
-            reaches_limit: resident.filter(|resident| resident.rises).and_then(|resident| {
-                let left = beyond(life.limit_bytes?, resident_bytes?);
-                let reaches = reaches(&resident, left);
-                let most_ns = times(resident.duration_ns, MOST_EXTRAPOLATED);
-                if reaches.likely_ns <= most_ns { Some(reaches) } else { None }
-            }),
+            reaches_limit: match (resident, life.limit_bytes, resident_bytes) {
+                (Some(resident), Some(limit), Some(bytes)) if resident.rises => {
+                    let reaches = reaches(&resident, beyond(limit, bytes));
+                    let most_ns = times(resident.duration_ns, MOST_EXTRAPOLATED);
+                    if reaches.likely_ns <= most_ns { Some(reaches) } else { None }
+                }
+                _ => None,
+            },
         })
     }
 }
@@ -201,12 +203,13 @@ fn trend(
         samples.map(|(at_ns, value)| point(life.since_ns, at_ns, value)).collect();
     // A last part that is too short to count as at rest has a trend together with earlier parts.
     let parts = steady_parts(&points);
-    let long = parts.iter().rev().filter_map(|from| points.get(*from..));
-    let is_enough = |steady: &&[(f64, f64)]| steady.len() >= FEWEST || is_line(steady);
-    let mut long = long.into_iter().filter(is_enough);
+    let mut long = parts.iter().rev().filter_map(|from| {
+        let steady = points.get(*from..)?;
+        if steady.len() >= FEWEST || is_line(steady) { Some(steady) } else { None }
+    });
     let climbs = climbs(&points);
     let steady = if climbs { points.as_slice() } else { long.next()? };
-    let is_last = climbs || parts.last().is_some_and(|from| points.len() - steady.len() == *from);
+    let is_last = climbs || parts.last() == Some(&(points.len() - steady.len()));
     let (first_s, (last_s, last)) = (steady.first()?.0, *steady.last()?);
     let slope = theil_sen(steady)?;
     let values: Vec<f64> = steady.iter().map(|point| point.1).collect();
@@ -221,7 +224,7 @@ fn trend(
         && is_long
         && last_s - begin_s >= (until_s - begin_s) * LAST_BY
         && slope.value * length_s >= last * NOTABLE;
-    let goes_on = last_slope(steady).is_some_and(|end| end.value >= slope.value * LAST_RISE);
+    let goes_on = matches!(last_slope(steady), Some(end) if end.value >= slope.value * LAST_RISE);
     let rises = grows && is_last && (climbs || goes_on);
     let late = points.partition_point(|(at_s, _)| *at_s < (begin_s + until_s) / 2.0);
     let late = gctrace_units::part(&points, late..);
@@ -265,9 +268,9 @@ fn climbs(points: &[(f64, f64)]) -> bool {
     let late_rise = late.and_then(|late| Some(late.last()?.1 - late.first()?.1));
     let values: Vec<f64> = points.iter().map(|point| point.1).collect();
     rise >= last.1 * BY_HALF
-        && late_rise.is_some_and(|late| late >= rise * LAST_PART)
+        && matches!(late_rise, Some(late) if late >= rise * LAST_PART)
         && points.len() as u64 >= FEWEST_TO_DENY
-        && mann_kendall(&values).is_some_and(|p_value| p_value < SIGNIFICANT)
+        && matches!(mann_kendall(&values), Some(p_value) if p_value < SIGNIFICANT)
 }
 
 /// The trend of a part of a growing whole, over the time of the whole's own trend: whether it rises by more than
@@ -308,7 +311,7 @@ fn both_rise(points: &[(f64, f64)]) -> bool {
     let middle = points.len() / 2;
     let halves =
         [points.get(..=middle), points.get(middle..)].map(|half| Some(theil_sen(half?)?.low));
-    halves.iter().all(|low| low.is_some_and(|low| low > 0.0))
+    halves.iter().all(|low| matches!(low, Some(low) if *low > 0.0))
 }
 
 /// Whether all of a series rises by more than chance, however fast, and notably.

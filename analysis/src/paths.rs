@@ -15,8 +15,9 @@ pub fn is_package(file: &str) -> bool {
 
 /// The installed package that a file belongs to, by its name as imported.
 pub(crate) fn package(file: &str) -> Option<String> {
-    let module = is_package(file).then(|| module(file))?;
-    module.split('.').next().filter(|name| !name.is_empty()).map(str::to_owned)
+    let module = if is_package(file) { module(file) } else { return None };
+    let name = module.split('.').next()?;
+    if name.is_empty() { None } else { Some(name.to_owned()) }
 }
 
 /// Stands for all frames of the import system in a row; no report lists these.
@@ -26,7 +27,7 @@ pub(crate) const IMPORT: &str = "[import]";
 pub fn is_import(file: &str) -> bool {
     file.starts_with("<frozen importlib")
         || file.starts_with("<frozen zipimport")
-        || within_library(file).is_some_and(|behind| behind.starts_with("importlib/"))
+        || matches!(within_library(file), Some(behind) if behind.starts_with("importlib/"))
 }
 
 /// The module of a file: `torch.optim.adam` of `torch/optim/adam.py`, `torch` of
@@ -71,10 +72,11 @@ pub(crate) fn training_library(file: &str) -> Option<TrainingLibrary> {
 /// The deepest directory that the program's own files have in common, with the trailing slash; empty if that
 /// is the root.
 pub fn common_directory<'a>(of: impl IntoIterator<Item = &'a Location>) -> &'a str {
-    let own = of.into_iter().filter(|location| !location.library);
-    let files = own.map(|location| location.file.as_str()).filter(|file| file.starts_with('/'));
-    let directory = files.map(directory).reduce(common);
-    directory.filter(|directory| *directory != "/").unwrap_or("")
+    let own = of.into_iter().filter(|line| !line.library && line.file.starts_with('/'));
+    match own.map(|line| directory(&line.file)).reduce(common) {
+        None | Some("/") => "",
+        Some(directory) => directory,
+    }
 }
 
 /// The directory of a file, with the trailing slash.

@@ -61,15 +61,12 @@ impl<'a> JudgedRun<'a> {
         processes: &'a [ProcessReport],
         loops: &[LoopReport],
     ) -> Option<Self> {
-        let free_threaded = |process: &ProcessReport| {
-            process.interpreter.as_ref().is_some_and(|interpreter| interpreter.free_threaded)
-        };
-        if processes.first().is_some_and(free_threaded) {
+        if processes.first().is_some_and(ProcessReport::is_free_threaded) {
             return None;
         }
         let timelines = || timelines.iter().filter(|kept| kept.gpu_part != Some(GpuPart::Kept));
-        let ids = timelines().map(|timeline| (timeline.process_trace, timeline.pid));
-        let by_id: BTreeMap<_, _> = ids.zip(timelines()).collect();
+        let by_id: BTreeMap<_, _> =
+            timelines().map(|kept| ((kept.process_trace, kept.pid), kept)).collect();
         let timeline_of =
             |process: &ProcessReport| by_id.get(&(process.trace, process.pid)).copied();
         let mut states: BTreeMap<(usize, u32), Vec<&ProcessState>> = BTreeMap::new();
@@ -81,13 +78,12 @@ impl<'a> JudgedRun<'a> {
             |process: &ProcessReport| timeline_of(process).map_or(0, |kept| kept.steps.len());
         let most_steps = processes.iter().map(steps_of).max().unwrap_or(0);
         let enough = if most_steps < FEWEST_STEPS { 0 } else { most_steps.div_ceil(2) };
-        let among = processes.iter();
         let ranks = processes.iter().any(|process| process.rank.is_some());
-        let among = among.filter(|process| {
+        let runs = processes.iter().filter_map(|process| {
             let waits = enough == 0 && ranks && process.rank.is_none();
-            !free_threaded(process) && !waits && steps_of(process) >= enough
-        });
-        let runs = among.filter_map(|process| {
+            if process.is_free_threaded() || waits || steps_of(process) < enough {
+                return None;
+            }
             let states = states.get(&(process.trace, process.pid)).cloned().unwrap_or_default();
             let begins = Begins {
                 forks_ns: first_forks.get(&(process.trace, process.pid)).copied(),
@@ -154,7 +150,7 @@ impl<'a> JudgedRun<'a> {
                 At::Elsewhere(analysis.stacks.own_line(node))
             })
         };
-        let attached = process.origin.is_none_or(|origin| origin == ProcessOrigin::Attached);
+        let attached = matches!(process.origin, None | Some(ProcessOrigin::Attached));
         Some(Self {
             process,
             timeline,
@@ -175,10 +171,13 @@ impl<'a> JudgedRun<'a> {
             JudgedPhase::StartUp => Phase::StartUp,
             JudgedPhase::Training => Phase::Training,
         };
-        let within = |pause: &PauseSpan| self.phases.phase_of(pause) == phase;
+
         let (mut by_node, mut without, mut all_ns) = (BTreeMap::new(), WithoutStack::default(), 0);
         let work = self.work(self.known_cpu());
-        for (pause, cause, time_ns) in work.filter(|(pause, ..)| within(pause)) {
+        for (pause, cause, time_ns) in work {
+            if self.phases.phase_of(&pause) != phase {
+                continue;
+            }
             add_to(&mut all_ns, time_ns);
             match node(&self.states, &pause) {
                 None => without.add(pause.reason, time_ns),
@@ -214,11 +213,14 @@ impl<'a> JudgedRun<'a> {
 
     /// Its pauses by start; why each ran, as far as the reasons and the thresholds show; and its CPU time.
     fn work(&self, known: KnownCpu) -> impl Iterator<Item = (PauseSpan, GcReason, u64)> {
-        let interpreter = self.process.interpreter.as_ref();
-        let generational = interpreter
-            .is_some_and(|interpreter| interpreter.collector == CollectorKind::Generational);
-        let thresholds = self.process.settings.as_ref().map(|settings| settings.thresholds);
-        let mut calls = if generational { thresholds.map(ExplicitCalls::under) } else { None };
+        let mut calls = match (&self.process.interpreter, &self.process.settings) {
+            (Some(interpreter), Some(settings))
+                if interpreter.collector == CollectorKind::Generational =>
+            {
+                Some(ExplicitCalls::under(settings.thresholds))
+            }
+            _ => None,
+        };
         self.timeline.all_pauses().map(move |pause| {
             let is_explicit = match calls.as_mut() {
                 Some(calls) => calls.is_explicit(pause.generation, pause.reason),
@@ -355,7 +357,7 @@ fn first_forks<'a>(processes: &'a [ProcessState]) -> BTreeMap<(usize, u32), u64>
         let parent = worker.parent.map(|pid| (*trace, pid));
         if worker.origin == ProcessOrigin::Child
             && let Some(parent) = parent
-            && by_id.get(&parent).is_some_and(|parent| parent.command == worker.command)
+            && matches!(by_id.get(&parent), Some(parent) if parent.command == worker.command)
         {
             let first_ns = first.entry(parent).or_insert(worker.since_ns);
             *first_ns = worker.since_ns.min(*first_ns);

@@ -189,10 +189,10 @@ fn arenas_together(a: &ArenasReport, b: &ArenasReport) -> ArenasReport {
         peak_balance: a.peak_balance.saturating_add(b.peak_balance),
         ..ArenasReport::default()
     };
-    let both = |(a, b): (i64, i64)| a.saturating_add(b);
+    let both = |a: Option<i64>, b: Option<i64>| Some(a?.saturating_add(b?));
     ArenasReport {
-        balance_bytes: a.balance_bytes.zip(b.balance_bytes).map(both),
-        peak_balance_bytes: a.peak_balance_bytes.zip(b.peak_balance_bytes).map(both),
+        balance_bytes: both(a.balance_bytes, b.balance_bytes),
+        peak_balance_bytes: both(a.peak_balance_bytes, b.peak_balance_bytes),
         ..arenas.computed(None)
     }
 }

@@ -97,7 +97,7 @@ impl ExplicitCalls {
             // `gc_select_generation`).
             GcReason::Unknown => {
                 let may_exceed = self.middle.is_none_or(|middle| middle > self.threshold);
-                let may_follow = self.previous.is_none_or(|previous| previous == 1);
+                let may_follow = matches!(self.previous, None | Some(1));
                 generation == 2 && !(may_exceed && may_follow)
             }
             GcReason::Manual | GcReason::Shutdown => true,

@@ -112,10 +112,10 @@ impl StackTree {
 
     /// The node of these frames, outermost first; `None` without frames.
     fn node(&mut self, frames: impl Iterator<Item = LocationId>) -> Option<NodeId> {
-        let mut parent = None;
+        let mut parent: Option<NodeId> = None;
         for location in frames {
-            let repeated = |above: &NodeId| self.nodes[*above].location == location;
-            if parent.as_ref().is_some_and(repeated) && self.location(location).is(IMPORT) {
+            let repeated = matches!(parent, Some(above) if self.nodes[above].location == location);
+            if repeated && self.location(location).is(IMPORT) {
                 continue;
             }
             match self.child(parent, location) {
@@ -176,7 +176,7 @@ impl StackTree {
                 }
                 import => import,
             },
-            cut: outer || above.is_some_and(|above| above.cut),
+            cut: outer || matches!(above, Some(above) if above.cut),
         });
         self.node_ids.insert((parent, location), id);
         id
@@ -204,8 +204,8 @@ impl StackTree {
         if !import.direct {
             return None;
         }
-        let module = import.module.map(|line| &self.location(line).file);
-        Some(module.map_or_else(String::new, |file| paths::module(file)))
+        let Some(line) = import.module else { return Some(String::new()) };
+        Some(paths::module(&self.location(line).file))
     }
 
     /// The frames of a stack, the outermost first.
@@ -218,7 +218,7 @@ impl StackTree {
     /// The frame of a stack that the nearest of these stacks below it called; `None` if it stands on none.
     pub(crate) fn frame_above(&self, node: NodeId, below: &BTreeSet<NodeId>) -> Option<&Location> {
         let parent = |node: &NodeId| self.nodes[*node].parent;
-        let on_it = |node: &NodeId| parent(node).is_some_and(|parent| below.contains(&parent));
+        let on_it = |node: &NodeId| matches!(parent(node), Some(parent) if below.contains(&parent));
         let above = std::iter::successors(Some(node), parent).find(on_it)?;
         Some(self.location(self.nodes[above].location))
     }
@@ -243,6 +243,11 @@ impl MovedNodes {
     /// The node there; `None` if nothing is left of its stack.
     pub(crate) fn of(&self, node: NodeId) -> Option<NodeId> {
         self.0.get(node).copied().flatten()
+    }
+
+    /// The node there of a stack that may be unknown.
+    pub(crate) fn moved(&self, node: Option<NodeId>) -> Option<NodeId> {
+        self.of(node?)
     }
 }
 

@@ -186,8 +186,10 @@ impl Analysis {
         let mut reports: Vec<ProcessReport> = self
             .processes
             .iter()
-            .filter(|process| process.tally.count() > 0)
             .filter_map(|process| {
+                if process.tally.count() == 0 {
+                    return None;
+                }
                 let trace = self.traces.get(process.trace)?;
                 let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
                 let observed = process.observed(ended_ns, trace.last_ns());
@@ -218,7 +220,7 @@ impl Analysis {
                 let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
                 let observed = process.observed(ended_ns, trace.last_ns());
                 let children = children.get(&(process.trace, process.sums.pid));
-                let children = children.map_or(&[][..], Vec::as_slice);
+                let children = if let Some(children) = children { &children[..] } else { &[] };
                 let hertz = trace.header.as_ref()?.sample_hz?;
                 let cpu = process.cpu(observed, &self.stacks, hertz)?;
                 // The start-up of a training program is longer than its training in a short run.
@@ -246,19 +248,25 @@ impl Analysis {
         let timeline = timelines
             .find(|timeline| timeline.trace == process.trace && timeline.pid == process.sums.pid);
         let cuda = self.traces.get(process.trace).map(|trace| &trace.cuda);
-        let has_device = cuda.is_some_and(|cuda| !cuda.is_empty());
+        let has_device = matches!(cuda, Some(cuda) if !cuda.is_empty());
         let cuda = cuda.filter(|cuda| cuda.devices_of(process.sums.pid) > 0);
         OtherRecords {
             has_device,
-            steps: timeline.map_or_else(Vec::new, |timeline| training_steps(timeline)),
+            steps: match timeline {
+                Some(timeline) => training_steps(timeline),
+                None => Vec::new(),
+            },
             device_bytes: cuda.map(|cuda| cuda.memory_of(process.sums.pid).0),
         }
     }
 
     /// Processes, by trace and id, with a collector that runs only full collections.
     fn only_full(&self) -> HashSet<(usize, u32)> {
-        let free_threaded = self.processes.iter().filter(|process| process.sums.free_threaded());
-        free_threaded.map(|free_threaded| (free_threaded.trace, free_threaded.sums.pid)).collect()
+        let free_threaded = self.processes.iter().filter_map(|process| {
+            let id = (process.trace, process.sums.pid);
+            if process.sums.free_threaded() { Some(id) } else { None }
+        });
+        free_threaded.collect()
     }
 
     fn lines(&self) -> Option<LinesReport> {
@@ -382,23 +390,18 @@ impl Analysis {
     }
 
     fn stops_known(&self) -> bool {
-        self.processes
-            .iter()
-            .filter(|process| process.tally.count() > 0)
-            .all(|process| process.stopped_ns().1)
+        self.processes.iter().all(|process| process.tally.count() == 0 || process.stopped_ns().1)
     }
 
     fn groups(&self, names: [GroupName; 4], tallies: &[PauseTally; 4]) -> Vec<PauseGroup> {
-        names
-            .into_iter()
-            .zip(tallies)
-            .filter(|(_, tally)| tally.count() > 0)
-            .map(|(name, tally)| PauseGroup {
-                name,
-                time_ratio: ratio(tally.time_ns(), self.all.time_ns()).unwrap_or(0.0),
-                pauses: tally.report(),
-            })
-            .collect()
+        let mut groups = Vec::new();
+        for (name, tally) in names.into_iter().zip(tallies) {
+            if tally.count() > 0 {
+                let time_ratio = ratio(tally.time_ns(), self.all.time_ns()).unwrap_or(0.0);
+                groups.push(PauseGroup { name, time_ratio, pauses: tally.report() });
+            }
+        }
+        groups
     }
 }
 

@@ -12,7 +12,6 @@ mod ranks;
 mod rows;
 
 use crate::Analysis;
-use crate::accumulate::trace_state::TraceState;
 use crate::gpu::ranks::reduced;
 use crate::gpu::timeline::Timeline;
 use columns::{CellValue, ParquetColumn};
@@ -274,9 +273,10 @@ impl<W: Write + Send> TraceTables<W> {
 
     /// Rank of a process of the trace being read, as far as it is known by now.
     fn rank(&self, pid: u32) -> Option<u32> {
-        let trace = self.analysis.traces.last();
-        let of_process = self.current.ranks.get(&pid).copied();
-        of_process.or_else(|| trace.and_then(TraceState::rank))
+        match self.current.ranks.get(&pid) {
+            Some(rank) => Some(*rank),
+            None => self.analysis.traces.last()?.rank(),
+        }
     }
 }
 

@@ -125,10 +125,10 @@ impl KeptPauses {
 
     /// Keeps the longest pauses, at most this many.
     pub(crate) fn keep(&mut self, most: usize) {
-        let Some(shorter) = self.pauses.len().checked_sub(most).filter(|shorter| *shorter > 0)
-        else {
+        let shorter = self.pauses.len().saturating_sub(most);
+        if shorter == 0 {
             return;
-        };
+        }
         self.pauses.select_nth_unstable_by_key(shorter - 1, |kept| kept.pause.duration_ns);
         for KeptPause { trace, pause, .. } in self.pauses.drain(..shorter) {
             match self.dropped.iter_mut().find(|dropped| dropped.trace == trace) {

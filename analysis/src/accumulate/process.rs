@@ -21,7 +21,7 @@ use crate::spans::StepSpan;
 use crate::stacks::{NodeId, RankingLimits, StackRanking, StackTree, TraceStacks};
 use crate::time::{duration_ns, extend};
 use crate::turns::LoopSums;
-use gctrace_event::{CollectorKind, FrameId, GcReason, Pause, Record};
+use gctrace_event::{CollectorKind, FrameId, GcReason, Pause, Process, Record};
 use gctrace_stats::{rate, ratio};
 use std::collections::BTreeSet;
 
@@ -240,13 +240,15 @@ impl ProcessState {
         let (start_ns, end_ns, basis) = observed;
         let observed_ns = end_ns - start_ns;
         let described = self.sums.described.as_ref();
+        let undescribed = Process::default();
+        let known = described.unwrap_or(&undescribed);
         let stopped_ns = self.stopped_ns().0;
         let young = &self.tally.sums.totals[reason_index(GcReason::Automatic)][0];
         ProcessReport {
             trace: self.trace,
             pid: self.sums.pid,
-            namespace_pid: described.and_then(|process| process.namespace_pid),
-            parent: described.and_then(|process| process.parent),
+            namespace_pid: known.namespace_pid,
+            parent: known.parent,
             rank: self.sums.rank(),
             command: match described {
                 Some(process) => process.command.clone(),
@@ -254,11 +256,11 @@ impl ProcessState {
             },
             origin: described.map(|process| process.origin),
             interpreter: self.interpreter(),
-            torch: described.and_then(|process| process.torch.clone()),
+            torch: known.torch.clone(),
             since_start_ns: duration_ns(started_ns, start_ns),
             observed_ns,
             basis,
-            unseen: described.and_then(|process| process.unseen).map(Into::into),
+            unseen: known.unseen.map(Into::into),
             pauses: self.tally.report(),
             by_generation: self.tally.sums.by_generation(),
             by_reason: self.tally.sums.by_reason(),
@@ -320,11 +322,9 @@ impl ProcessState {
     fn workload(&self, about: &OtherRecords, observed_ns: u64) -> Workload {
         /// A script that runs for longer is a service, or a person waits for it.
         const SHORT_NS: u64 = 60_000_000_000;
-        let command = self.sums.described.as_ref().map(|process| &process.command);
+        let mut command = self.sums.described.iter().flat_map(|process| &process.command);
         // `python -m ipykernel_launcher`, started by all front ends.
-        let is_kernel =
-            |command: &Vec<String>| command.iter().any(|word| word.contains("ipykernel"));
-        if command.is_some_and(is_kernel) {
+        if command.any(|word| word.contains("ipykernel")) {
             Workload::Notebook
         } else if !about.steps.is_empty() {
             Workload::Training

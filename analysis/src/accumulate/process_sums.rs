@@ -57,7 +57,7 @@ impl ProcessSums {
         self.freeze.add(pause, full);
         self.memory.add_pause(pause);
         let left = if full { self.growth.add(pause) } else { None };
-        left.is_some_and(|left| self.leaks.objects(pause.start_ns, left))
+        matches!(left, Some(left) if self.leaks.objects(pause.start_ns, left))
     }
 
     /// Adds a record that the report and the live view sum up alike, and ignores any other. Returns whether it
@@ -198,8 +198,8 @@ impl<K: Copy + PartialEq> PidTable<K> {
             Some((latest, _)) if *latest == key => {
                 self.0.remove(&pid);
             }
-            Some((_, before)) => *before = before.filter(|before| *before != key),
-            None => {}
+            Some((_, before)) if *before == Some(key) => *before = None,
+            _ => {}
         }
     }
 }

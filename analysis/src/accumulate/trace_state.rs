@@ -68,9 +68,10 @@ impl TraceState {
 
     /// Start of the recording.
     pub(crate) fn started_ns(&self) -> u64 {
-        match &self.header {
-            Some(header) => header.started_ns,
-            None => self.span.map_or(0, |(first, _)| first),
+        match (&self.header, self.span) {
+            (Some(header), _) => header.started_ns,
+            (None, Some((first, _))) => first,
+            (None, None) => 0,
         }
     }
 

@@ -83,17 +83,17 @@ impl UnlistedProcesses {
     /// A description after an end belongs to another process.
     pub(crate) fn describe(&mut self, process: &Process) {
         let known = self.processes.entry(process.pid).or_default();
-        if known.exit_ns.is_some_and(|exit| exit <= process.since_ns) {
+        if matches!(known.exit_ns, Some(exit) if exit <= process.since_ns) {
             let gone = std::mem::take(known);
             self.sums.add(&gone, None);
         }
         let known = self.processes.entry(process.pid).or_default();
-        let since_ns = known.since_ns.map_or(process.since_ns, |known| known.min(process.since_ns));
+        let since_ns = known.since_ns.unwrap_or(process.since_ns).min(process.since_ns);
         let interpreter = process.interpreter.as_ref();
         known.since_ns = Some(since_ns);
         known.attached = process.origin == ProcessOrigin::Attached;
         known.without_python = interpreter.is_none();
-        known.free_threaded = interpreter.is_some_and(|interpreter| interpreter.free_threaded);
+        known.free_threaded = matches!(interpreter, Some(interpreter) if interpreter.free_threaded);
     }
 
     pub(crate) fn end(&mut self, exit: ProcessExit) {
@@ -153,8 +153,8 @@ impl UnlistedSums {
         let observed_ns = match (process.since_ns, end_ns) {
             (None, _) if process.pauses < ENOUGH_PAUSES => 0,
             (since, end) => {
-                let start = since.map_or(process.first_ns, |since| since.min(process.first_ns));
-                let end = end.map_or(process.last_ns, |end| end.max(process.last_ns));
+                let start = since.unwrap_or(process.first_ns).min(process.first_ns);
+                let end = end.unwrap_or(process.last_ns).max(process.last_ns);
                 end - start
             }
         };
@@ -170,7 +170,7 @@ impl UnlistedSums {
         }
         if let Some(ratio) = ratio(process.paused_ns.min(observed_ns), observed_ns) {
             add_to(&mut self.paused_of_observed_ns, process.paused_ns);
-            self.worst_ratio = Some(self.worst_ratio.map_or(ratio, |worst| worst.max(ratio)));
+            self.worst_ratio = Some(self.worst_ratio.unwrap_or(ratio).max(ratio));
         }
     }
 }

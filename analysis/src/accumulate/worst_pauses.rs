@@ -29,7 +29,7 @@ impl WorstPauses {
     pub(crate) fn add(&mut self, trace: usize, process: Option<usize>, pause: &Pause) {
         let length = pause.duration_ns();
         let full = self.entries.len() >= KEPT;
-        if full && self.entries.last().is_some_and(|last| last.pause.duration_ns() >= length) {
+        if full && matches!(self.entries.last(), Some(last) if last.pause.duration_ns() >= length) {
             return;
         }
         self.insert(WorstPauseEntry {

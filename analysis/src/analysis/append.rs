@@ -34,7 +34,7 @@ impl Analysis {
             process.stacks.renumber(&places.nodes);
             process.allocations.renumber(&places.nodes);
             process.called.renumber(&places.nodes);
-            process.settings_by = process.settings_by.and_then(|node| places.nodes.of(node));
+            process.settings_by = places.nodes.moved(process.settings_by);
             process.alive.renumber(&places.nodes);
             process.cleanup.renumber(&places.nodes);
             process.cpu.renumber(&places.nodes);
@@ -76,7 +76,7 @@ impl NewPlaces {
         WorstPauseEntry {
             trace: entry.trace + self.traces,
             process: entry.process.map(|at| at + self.processes),
-            node: entry.node.and_then(|node| self.nodes.of(node)),
+            node: self.nodes.moved(entry.node),
             ..entry
         }
     }

@@ -92,8 +92,8 @@ impl Analysis {
         let unix: Option<Vec<u64>> =
             self.traces.iter().map(|trace| trace.started_unix_ns()).collect();
         let unix = if runs < 2 { unix } else { None };
-        let first = unix.as_ref().and_then(|all| all.iter().min().copied()).unwrap_or(0);
         let leads = unix.unwrap_or_else(|| vec![0; self.traces.len()]);
+        let first = leads.iter().min().copied().unwrap_or(0);
         let leads = leads.into_iter().map(|unix_ns| beyond(unix_ns, first));
         let starts = self.traces.iter().map(|trace| trace.started_ns());
         CommonClock { starts: starts.zip(leads).collect() }

@@ -43,9 +43,8 @@ impl Analysis {
         let all = self.processes.iter().chain(&self.unlisted);
         let processes = all.filter(with);
         processes.map(move |process| {
-            let header = self.traces.get(process.trace).and_then(|trace| trace.header.as_ref());
-            let hertz = header.and_then(|header| header.sample_hz);
-            ProcessStacks { tree, process, hertz }
+            let hertz = || self.traces.get(process.trace)?.header.as_ref()?.sample_hz;
+            ProcessStacks { tree, process, hertz: hertz() }
         })
     }
 }
@@ -84,8 +83,7 @@ impl<'a> ProcessStacks<'a> {
     /// Its sampled stacks, in no particular order. Samples without a Python frame are left out.
     pub fn sampled(&self) -> impl Iterator<Item = SampledStack<'a>> + use<'a> {
         let tree = self.tree;
-        let ns = |hertz: u32| 1_000_000_000 / u64::from(hertz.max(1));
-        let ns = self.hertz.map_or(0, ns);
+        let ns = if let Some(hz) = self.hertz { 1_000_000_000 / u64::from(hz.max(1)) } else { 0 };
         let stacks = self.process.cpu.stacks();
         stacks.map(move |(node, samples)| SampledStack {
             frames: tree.frames_from_outermost(node),

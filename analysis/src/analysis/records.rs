@@ -78,10 +78,9 @@ impl Analysis {
             trace.see(process.since_ns, process.since_ns);
         }
         let latest = self.current.processes.latest(process.pid);
-        let ended = |latest: &usize| self.processes[*latest].sums.ended_by(process.since_ns);
-        let index = match latest.filter(|latest| !ended(latest)) {
-            Some(latest) => latest,
-            None => self.new_process(process.pid),
+        let index = match latest {
+            Some(latest) if !self.processes[latest].sums.ended_by(process.since_ns) => latest,
+            _ => self.new_process(process.pid),
         };
         self.processes[index].sums.describe(process);
     }
@@ -155,9 +154,10 @@ impl Analysis {
 
     /// In traces of other tools, events show how long a process existed, if nothing better does.
     pub(super) fn see_work(&mut self, pid: Option<u32>, start: u64, end: u64) {
-        let Some(trace) = self.traces.last_mut().filter(|trace| trace.header.is_none()) else {
+        let Some(trace) = self.traces.last_mut() else { return };
+        if trace.header.is_some() {
             return;
-        };
+        }
         trace.see(start, end);
         let spans = &mut self.current.spans;
         if let Some(pid) = pid

@@ -121,7 +121,7 @@ impl Analysis {
         let is_its =
             |process: &&ProcessState| (process.trace, process.sums.pid) == (of.trace, of.pid);
         let process = self.processes.iter().find(is_its);
-        process.map_or_else(Vec::new, |process| process.loops.long_turns(of))
+        if let Some(process) = process { process.loops.long_turns(of) } else { Vec::new() }
     }
 
     /// The loops of processes, in no order.

@@ -315,7 +315,7 @@ impl CleanupSite {
     fn of_collect(&self, scale: &CleanupScale) -> CleanupVerdict {
         let is_worth = |freed: Option<u64>, whole: Option<u64>| {
             let least = whole.map_or(LEAST_BYTES, |whole| LEAST_BYTES.max(whole / LEAST_PART));
-            freed.is_some_and(|freed| self.each(freed) >= least)
+            matches!(freed, Some(freed) if self.each(freed) >= least)
         };
         if is_worth(self.freed_bytes, scale.resident_bytes)
             || is_worth(self.device_bytes, scale.reserved_bytes)
@@ -335,7 +335,7 @@ impl CleanupSite {
         let Some(returned) = self.device_bytes else { return CleanupVerdict::Unknown };
         if self.each(returned) < LEAST_BYTES {
             CleanupVerdict::Useless
-        } else if self.taken_again_after_ns.is_some_and(|after_ns| after_ns <= SOON_NS) {
+        } else if matches!(self.taken_again_after_ns, Some(after_ns) if after_ns <= SOON_NS) {
             CleanupVerdict::Undone
         } else {
             CleanupVerdict::Lasts

@@ -154,7 +154,7 @@ pub fn cleanup_in_short(cleanup: &CleanupReport, observed_ns: u64) -> Option<Str
 
 /// Memory held as device memory ran out.
 fn out_of_memory(failed: &OutOfMemory) -> String {
-    let wanted = failed.wanted_bytes.map_or_else(|| "memory".to_owned(), bytes);
+    let wanted = if let Some(of) = failed.wanted_bytes { bytes(of) } else { "memory".to_owned() };
     let mut text =
         format!("Out of device memory after {}: {wanted} wanted", duration(failed.at_ns));
     if let (Some(allocated), Some(cached)) = (failed.allocated_bytes, failed.cached_bytes) {

@@ -177,7 +177,7 @@ impl Meanwhile {
             running += change;
             running
         });
-        counts.max().map_or(0, i64::unsigned_abs)
+        if let Some(most) = counts.max() { most.unsigned_abs() } else { 0 }
     }
 
     /// `None` if nothing was seen of any.

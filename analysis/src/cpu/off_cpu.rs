@@ -101,8 +101,7 @@ pub(crate) fn is_for_data<'a>(
         frames.take_while(|frame| !is_fetch(frame) && !frame.file.ends_with("/popen_fork.py"));
     may_be
         && frames.any(|frame| {
-            let function =
-                frame.function.rsplit_once('.').map_or(&*frame.function, |(_, name)| name);
+            let function = frame.function.rsplit('.').next().unwrap_or(&frame.function);
             let of = |(file, functions): &(&str, &[&str])| {
                 frame.file.ends_with(file)
                     && (functions.is_empty() || functions.contains(&function))

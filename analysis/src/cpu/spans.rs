@@ -106,12 +106,12 @@ impl TraceSpans {
 
     /// The waits of a process's threads other than the main one.
     pub(crate) fn others(&self, process: usize) -> &[ThreadSpan] {
-        self.others.get(&process).map_or(&[], Vec::as_slice)
+        if let Some(spans) = self.others.get(&process) { spans } else { &[] }
     }
 
     /// What the threads of a process executed, and the waits of its main thread.
     pub(crate) fn of(&self, process: usize) -> &[ThreadSpan] {
-        self.processes.get(&process).map_or(&[], Vec::as_slice)
+        if let Some(spans) = self.processes.get(&process) { spans } else { &[] }
     }
 
     /// Adds a trace to earlier ones, as long as there is room for all of it. So it makes no difference whether traces
@@ -126,7 +126,7 @@ impl TraceSpans {
     /// The same with other numbers of processes and stacks.
     pub(crate) fn moved(mut self, processes: usize, nodes: &MovedNodes) -> Self {
         for span in self.processes.values_mut().chain(self.others.values_mut()).flatten() {
-            span.node = span.node.and_then(|node| nodes.of(node));
+            span.node = nodes.moved(span.node);
         }
         let moved = |of: BTreeMap<usize, Vec<ThreadSpan>>| {
             of.into_iter().map(|(index, spans)| (index + processes, spans)).collect()

@@ -15,9 +15,8 @@ impl ClassNames {
     /// The kind with the pattern of its name, if it is a class with a number in its name.
     pub(super) fn generalized(&mut self, kind: KindName) -> KindName {
         let name = if is_metaclass(&kind.type_name) { kind.function.as_deref() } else { None };
-        let Some((name, pattern)) = name.and_then(|name| Some((name, pattern(name)?))) else {
-            return kind;
-        };
+        let Some(name) = name else { return kind };
+        let Some(pattern) = pattern(name) else { return kind };
         let is_known = self.0.contains_key(&pattern);
         if is_known || self.0.len() < NAMES {
             let only = self.0.entry(pattern.clone()).or_insert_with(|| Some(name.to_owned()));

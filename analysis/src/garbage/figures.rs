@@ -48,14 +48,12 @@ impl GarbageSums {
             ticks: StepTicks::of(&self.garbage, steps),
             born: self.born(),
         };
-        let kinds: Vec<GarbageKind> = self
-            .kinds
-            .ranked()
-            .into_iter()
-            .filter(|(_, sums)| sums.objects.total() > 0)
-            .take(KINDS_REPORTED)
-            .map(|(kind, sums)| view.kind(kind, sums))
-            .collect();
+        let mut kinds: Vec<GarbageKind> = Vec::new();
+        for (kind, sums) in self.kinds.ranked() {
+            if kinds.len() < KINDS_REPORTED && sums.objects.total() > 0 {
+                kinds.push(view.kind(kind, sums));
+            }
+        }
         let cycles = self.cycle_garbage.map(|_| {
             let ranked = self.cycles.ranked().into_iter().take(CYCLES_REPORTED);
             ranked.map(|(edges, sums)| view.cycle(edges, sums)).collect::<Vec<GarbageCycle>>()
@@ -83,18 +81,20 @@ impl GarbageSums {
 
     /// By type, the lines that sampled objects were born at.
     fn born(&self) -> Vec<(&str, BirthLine)> {
-        let rows = self.kinds.ranked().into_iter();
-        let born = rows.filter(|(_, sums)| sums.births > 0);
-        let line = |(born, sums): &(KindName, KindSums)| BirthLine {
-            location: Location {
+        let mut lines = Vec::new();
+        for (born, sums) in self.kinds.ranked() {
+            let location = Location {
                 library: paths::is_library(if_known(born.file.as_deref())),
                 file: if_known(born.file.clone()),
                 function: if_known(born.function.clone()),
                 line: born.line,
-            },
-            samples: sums.births,
-        };
-        born.map(|row| (row.0.type_name.as_str(), line(row))).collect()
+            };
+            if sums.births > 0 {
+                let line = BirthLine { location, samples: sums.births };
+                lines.push((born.type_name.as_str(), line));
+            }
+        }
+        lines
     }
 }
 
@@ -147,12 +147,10 @@ impl ReportView<'_> {
             objects: sums.objects,
             held_objects: sums.held_objects,
             bytes: sums.bytes,
-            ratio: self
-                .sums
-                .cycle_garbage
-                .and_then(|all| ratio(sums.weight(), all))
-                .unwrap_or(0.0)
-                .min(1.0),
+            ratio: match self.sums.cycle_garbage {
+                Some(all) => ratio(sums.weight(), all).unwrap_or(0.0).min(1.0),
+                None => 0.0,
+            },
             estimate,
             per_step: self.per_step(&sums.count, estimate),
         }
@@ -161,8 +159,8 @@ impl ReportView<'_> {
     /// All examined garbage as a multiple of the garbage with examined cycles: cycles of large garbage are not
     /// examined.
     fn of_cycles(&self) -> f64 {
-        let of = |with_cycles| ratio(self.sums.totals.objects, with_cycles);
-        self.sums.cycle_garbage.and_then(of).unwrap_or(1.0).max(1.0)
+        let Some(with_cycles) = self.sums.cycle_garbage else { return 1.0 };
+        ratio(self.sums.totals.objects, with_cycles).unwrap_or(1.0).max(1.0)
     }
 
     /// The count over all collections: each generation's, scaled by the objects that all its
@@ -174,7 +172,7 @@ impl ReportView<'_> {
         for (objects, stratum) in counted.by_generation.iter().zip(&self.sums.strata) {
             count += match ratio(stratum.collected, stratum.examined) {
                 Some(times) => *objects as f64 * times.max(1.0),
-                None if ratio(stratum.collected, all).is_some_and(|part| part > NEGLIGIBLE) => {
+                None if matches!(ratio(stratum.collected, all), Some(of) if of > NEGLIGIBLE) => {
                     return None;
                 }
                 None => *objects as f64,

@@ -54,11 +54,12 @@ impl StepTicks {
     pub(super) fn of(examined: &CountSeries, steps: &[StepSpan]) -> Option<Self> {
         let (first, last) = (steps.first()?, steps.last()?);
         let points = examined.points.points().iter().chain([&examined.last]);
-        let within = points
-            .map(|(at_ns, _)| *at_ns)
-            .filter(|at_ns| (first.start_ns..=last.end_ns).contains(at_ns));
-        let mut ticks: Vec<(u64, f64)> =
-            within.map(|at_ns| (at_ns, steps_before(steps, at_ns))).collect();
+        let mut ticks: Vec<(u64, f64)> = Vec::new();
+        for (at_ns, _) in points {
+            if (first.start_ns..=last.end_ns).contains(at_ns) {
+                ticks.push((*at_ns, steps_before(steps, *at_ns)));
+            }
+        }
         ticks.sort_by_key(|(at_ns, _)| *at_ns);
         ticks.dedup_by_key(|(at_ns, _)| *at_ns);
         if ticks.len() > 1 { Some(Self { ticks }) } else { None }

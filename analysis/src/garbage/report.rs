@@ -115,7 +115,7 @@ impl GarbageKind {
         /// Modules with classes that say nothing.
         const GENERAL: [&str; 4] = ["weakref", "types", "collections", "functools"];
         let module = self.name.type_name.rsplit_once('.').map(|(module, _)| module);
-        module.is_some_and(|module| !GENERAL.contains(&module))
+        matches!(module, Some(module) if !GENERAL.contains(&module))
     }
 }
 

@@ -69,7 +69,8 @@ impl<K: Clone + Default + Eq + Hash, S: RowSums> SumTable<K, S> {
 
     fn halve(&mut self) {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
-        let weight = |row: &usize| self.rows.get(*row).map_or(0, |row| row.1.weight());
+        let weight =
+            |at: &usize| if let Some(row) = self.rows.get(*at) { row.1.weight() } else { 0 };
         order.sort_by_key(|row| Reverse(weight(row)));
         let kept = order.len() / 2;
         let mut places: Vec<Option<usize>> = vec![None; order.len()];

@@ -95,7 +95,7 @@ fn estimates(
     one: Option<GarbageEstimate>,
     other: Option<GarbageEstimate>,
 ) -> Option<GarbageEstimate> {
-    let (one, other) = one.zip(other)?;
+    let (one, other) = (one?, other?);
     Some(GarbageEstimate {
         basis: match (one.basis, other.basis) {
             (Basis::Measured, Basis::Measured) => Basis::Measured,

@@ -33,7 +33,7 @@ pub(crate) fn verdict(cycles: &[GarbageCycle], main: &MainCycles) -> String {
     let first = main_cycles.clone().next();
     let from = match (named.as_slice(), places.len() - named.len()) {
         // Lines of smaller ones would pass for its origin.
-        _ if first.is_some_and(|cycle| cycle.location.is_none()) => {
+        _ if matches!(first, Some(cycle) if cycle.location.is_none()) => {
             let more = match main_cycles.count() - 1 {
                 0 => String::new(),
                 more => format!(", and {more} more"),

@@ -62,9 +62,9 @@ impl<K: Copy + Ord> AliveByLine<K> {
             if !self.0.contains_key(&key) && self.0.len() >= MOST_LINES {
                 let last = |series: &AliveSeries| series.objects.last().unwrap_or(0);
                 let least = self.0.iter().map(|(key, series)| (last(series), *key)).min();
-                match least.filter(|(least, _)| least < objects) {
-                    Some((_, least)) => self.0.remove(&least),
-                    None => continue,
+                match least {
+                    Some((least, of)) if least < *objects => self.0.remove(&of),
+                    _ => continue,
                 };
             }
             let series = self.0.entry(key).or_default();
@@ -86,7 +86,7 @@ impl<K: Copy + Ord> AliveByLine<K> {
         let mut lines: Vec<Growing<K>> = self.0.iter().filter_map(line).collect();
         let bytes = |line: &Growing<K>| if let Some(bytes) = line.2 { bytes.per_s } else { 0.0 };
         let explained: f64 = lines.iter().map(bytes).sum();
-        if resident.is_some_and(|resident| explained >= resident.per_s * EXPLAINED) {
+        if matches!(resident, Some(resident) if explained >= resident.per_s * EXPLAINED) {
             heap.outside_python = Some(false);
         }
         // By the resource that the process is short of.

@@ -87,7 +87,7 @@ impl RunPhases {
                     (begins.serves_ns.filter(goes_on), TrainingMark::Loop),
                 ];
                 let marks = marks.into_iter().filter_map(|(ns, mark)| Some((ns?, mark)));
-                let last = marks.filter(|_| !attached).max_by_key(|(ns, _)| *ns);
+                let last = if attached { None } else { marks.max_by_key(|(ns, _)| *ns) };
                 let (training_ns, mark) = last.unwrap_or((start_ns, TrainingMark::WholeRun));
                 Self { span_ns, training_ns: (training_ns, exit_ns), mark, steps: None }
             }
@@ -241,8 +241,9 @@ impl Borders {
         stack: impl Fn(&PauseSpan) -> Option<At<'a>>,
     ) -> Self {
         let mut lines: BTreeMap<&Location, (u64, u64)> = BTreeMap::new();
-        for pause in pauses.filter(|pause| pause.reason != GcReason::Shutdown) {
-            if let Some(At::Elsewhere(line)) = stack(&pause)
+        for pause in pauses {
+            if pause.reason != GcReason::Shutdown
+                && let Some(At::Elsewhere(line)) = stack(&pause)
                 && !line.library
             {
                 let at_ns = pause.start_ns;

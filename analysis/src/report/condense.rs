@@ -25,7 +25,7 @@ impl Report {
             kept.iter().enumerate().map(|(new, old)| (*old, new)).collect();
         self.traces_left_out = (self.traces.len() - kept.len()) as u64;
         let mut old = 0..;
-        self.traces.retain(|_| old.next().is_some_and(|old| index.contains_key(&old)));
+        self.traces.retain(|_| matches!(old.next(), Some(old) if index.contains_key(&old)));
         self.renumber(&index);
     }
 
@@ -41,7 +41,7 @@ impl Report {
         let damaged = self.traces.iter().enumerate().filter(|(_, trace)| {
             trace.damage.is_some()
                 || trace.cut_at.is_some()
-                || trace.lost.is_some_and(|lost| lost > 0)
+                || matches!(trace.lost, Some(lost) if lost > 0)
         });
         let paused = self.traces.iter().enumerate();
         let mut costs: BTreeMap<usize, (u64, u64)> =

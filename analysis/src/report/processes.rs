@@ -182,6 +182,13 @@ pub struct ProcessReport {
     pub exit_signal: Option<i32>,
 }
 
+impl ProcessReport {
+    /// Whether its interpreter is known to have no GIL.
+    pub(crate) fn is_free_threaded(&self) -> bool {
+        matches!(&self.interpreter, Some(interpreter) if interpreter.free_threaded)
+    }
+}
+
 /// The interpreter of a process, and how gctrace located its collector.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InterpreterReport {

@@ -9,7 +9,9 @@ use crate::report::{
     OmittedGpuReport, OverheadReport, PauseTotal, ProbeReport, ProcessReport,
 };
 use crate::time::{add_to, beyond, duration_ns, sum};
-use gctrace_event::{HitCost, OmittedPauses, ProbeCost, ProcessOrigin, Segment, UnseenCollections};
+use gctrace_event::{
+    HitCost, OmittedPauses, ProbeCost, Process, ProcessOrigin, Segment, TraceEnd, UnseenCollections,
+};
 use gctrace_stats::{rate, ratio};
 use std::collections::{BTreeMap, HashSet};
 
@@ -32,7 +34,7 @@ impl Analysis {
     pub(super) fn bounds_context(&self) -> impl Fn(&Timeline) -> BoundsContext {
         let attached = self.processes.iter().filter(|process| {
             let described = process.sums.described.as_ref();
-            described.is_none_or(|process| process.origin == ProcessOrigin::Attached)
+            matches!(described, None | Some(Process { origin: ProcessOrigin::Attached, .. }))
         });
         let attached: HashSet<(usize, u32)> =
             attached.map(|process| (process.trace, process.sums.pid)).collect();
@@ -54,20 +56,23 @@ impl Analysis {
         observed_ns: u64,
     ) -> ExplicitCallsReport {
         let [_, manual, _, unknown] = &self.by_reason;
-        let callers = processes.iter().filter(|process| {
+        let (mut callers, mut callers_ns) = (0, Vec::new());
+        for process in processes {
             let [_, manual, _, _] = process.by_reason;
-            manual.count > 0
-        });
-        let callers_ns = callers.clone().map(|process| process.observed_ns);
+            if manual.count > 0 {
+                callers += 1;
+                callers_ns.push(process.observed_ns);
+            }
+        }
         let unlisted = || self.traces.iter().map(|trace| &trace.unlisted);
-        let callers_ns = callers_ns.chain(unlisted().map(|sums| sums.callers_observed_ns));
+        callers_ns.extend(unlisted().map(|sums| sums.callers_observed_ns));
         let more: u64 = unlisted().map(|sums| sums.callers).sum();
         ExplicitCallsReport {
             basis: Basis::Measured,
             pauses: manual.report(),
             time_ratio: ratio(manual.time_ns(), self.all.time_ns()).unwrap_or(0.0),
             observed_ratio: ratio(manual.time_ns(), observed_ns),
-            processes: callers.count() as u64 + more,
+            processes: callers + more,
             rate_per_s: rate(manual.count(), sum(callers_ns)),
             of_unknown_reason: PauseTotal { count: unknown.count(), time_ns: unknown.time_ns() },
         }
@@ -185,8 +190,8 @@ impl Analysis {
             add_to(&mut missing.recorded_twice, trace.ending.recorded_twice);
             missing.attached += trace.unlisted.attached;
             missing.traces_without_end += u64::from(end.is_none());
-            if let Some(unseen) = end.and_then(|end| end.unseen) {
-                all_unseen.get_or_insert_default().add(unseen);
+            if let Some(TraceEnd { unseen: Some(unseen), .. }) = end {
+                all_unseen.get_or_insert_default().add(*unseen);
             }
             let Some(end) = end.or(trace.ending.before_end.as_ref()) else { continue };
             for (place, count) in &end.lost {

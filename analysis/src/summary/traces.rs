@@ -4,7 +4,7 @@ use super::{basis, stopped_ratio};
 use crate::accumulate::trace_state::TraceState;
 use crate::report::{ProcessReport, TraceReport};
 use crate::time::{duration_ns, sum};
-use gctrace_event::Note;
+use gctrace_event::{Note, TraceHeader};
 
 /// The host that a trace was recorded on; `None` if the trace does not contain it.
 pub(super) fn host(trace: &TraceState) -> Option<String> {
@@ -19,6 +19,8 @@ pub(super) fn trace_report(trace: &TraceState, listed: &[&ProcessReport]) -> Tra
     let listed = || listed.iter().copied();
     let unlisted = &trace.unlisted;
     let header = trace.header.as_ref();
+    let no_header = TraceHeader::default();
+    let known = header.unwrap_or(&no_header);
     let end = trace.end.as_ref();
     let omitted_ns = if let Some(end) = end { end.omitted.total_ns.0 } else { 0 };
     let observed = listed().map(|process| process.observed_ns);
@@ -27,15 +29,15 @@ pub(super) fn trace_report(trace: &TraceState, listed: &[&ProcessReport]) -> Tra
     let stopped_ns = sum(stopped.chain([omitted_ns, unlisted.paused_ns]));
     TraceReport {
         file: trace.file.clone(),
-        command: gctrace_units::if_known(header.map(|header| header.command.clone())),
-        attached_pid: header.and_then(|header| header.attached_pid),
+        command: known.command.clone(),
+        attached_pid: known.attached_pid,
         host: host(trace),
         kernel: header.map(|header| header.kernel.clone()),
         recorded_by: header.map(|header| header.gctrace.clone()),
         recorded: crate::accumulate::trace_state::report(trace),
-        cpus: header.and_then(|header| header.cpus),
-        git_commit: header.and_then(|header| header.git_commit.clone()),
-        git_modified: header.and_then(|header| header.git_modified),
+        cpus: known.cpus,
+        git_commit: known.git_commit.clone(),
+        git_modified: known.git_modified,
         rank: trace.rank(),
         started_ns: trace.started_ns(),
         started_unix_ns: trace.started_unix_ns(),

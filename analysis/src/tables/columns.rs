@@ -37,7 +37,7 @@ pub(super) enum CellValue<'a> {
 /// Null if it is greater than [`i64::MAX`].
 impl From<u64> for CellValue<'_> {
     fn from(number: u64) -> Self {
-        i64::try_from(number).map_or(Self::Null, Self::Number)
+        if let Ok(number) = i64::try_from(number) { Self::Number(number) } else { Self::Null }
     }
 }
 
@@ -68,7 +68,7 @@ impl<'a> From<&'a str> for CellValue<'a> {
 
 impl<'a, T: Into<CellValue<'a>>> From<Option<T>> for CellValue<'a> {
     fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, T::into)
+        if let Some(value) = value { value.into() } else { Self::Null }
     }
 }
 

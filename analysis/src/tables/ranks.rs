@@ -11,6 +11,7 @@ use crate::gpu::ranks::{RankJob, RankMember, jobs, waits};
 use crate::gpu::timeline::{Op, Timeline};
 use crate::spans::index::SmallNumber;
 use crate::time::{add_to, difference, later, signed, sum};
+use gctrace_event::Process;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -163,9 +164,12 @@ table! { RANKS, rank(
     let read = known.read;
     let described = known.state.and_then(|process| process.sums.described.as_ref());
     let interpreter = described.and_then(|described| described.interpreter.as_ref());
-    let environment_rank = described.and_then(|described| described.rank);
-    let number = environment_rank.or_else(|| read.and_then(|read| read.reduced.rank));
-    let of = RowProcess::new(place.0, number.or_else(|| state.rank()), place.1);
+    let number = match (described, read) {
+        (Some(Process { rank: Some(rank), .. }), _) => Some(*rank),
+        (_, Some(read)) if read.reduced.rank.is_some() => read.reduced.rank,
+        _ => state.rank(),
+    };
+    let of = RowProcess::new(place.0, number, place.1);
     let (header, end) = (state.header.as_ref(), state.end.as_ref());
     let observed = known.state.map(|process| {
         let (start_ns, end_ns, _) = process.observed(end.map(|end| end.ended_ns), state.last_ns());
@@ -195,11 +199,11 @@ table! { RANKS, rank(
     paused_ns: Number = known.paused_ns,
     omitted_pauses: Number = omitted.map(|omitted| omitted.count.0),
     omitted_ns: Number = omitted.map(|omitted| omitted.total_ns.0),
-    gpu_ops: Number = read.map_or(0, |read| read.ops),
-    calls: Number = read.map_or(0, |read| read.calls),
-    counted_launches: Number = read.map_or(0, |read| read.counted_launches),
-    steps: Number = read.map_or(0, |read| read.steps),
-    annotations: Number = read.map_or(0, |read| read.annotations),
+    gpu_ops: Number = if let Some(read) = read { read.ops } else { 0 },
+    calls: Number = if let Some(read) = read { read.calls } else { 0 },
+    counted_launches: Number = if let Some(read) = read { read.counted_launches } else { 0 },
+    steps: Number = if let Some(read) = read { read.steps } else { 0 },
+    annotations: Number = if let Some(read) = read { read.annotations } else { 0 },
     invalid_values: Number = state.ending.anomalies.count,
     lost: Number = end.map(|end| sum(end.lost.values())),
     complete: Flag = texts.incomplete_because.is_none(),
@@ -215,19 +219,21 @@ struct RankTexts {
 
 impl RankTexts {
     fn new(state: &TraceState, known: &KnownProcess<'_>) -> Self {
-        let process = known.state;
-        let described = process.and_then(|process| process.sums.described.as_ref());
-        let name = process.and_then(|process| process.name.clone());
-        let cut = state.ending.cut;
-        let cut = cut.map(|position| format!("the file is cut off at {position}"));
         let no_end = state.header.is_some() && state.end.is_none();
-        let no_end = no_end.then(|| "its recording goes on, or was killed".to_owned());
         Self {
-            command: match described {
-                Some(described) => described.command.join(" "),
-                None => gctrace_units::if_known(name),
+            command: match known.state {
+                Some(process) => match &process.sums.described {
+                    Some(described) => described.command.join(" "),
+                    None => gctrace_units::if_known(process.name.clone()),
+                },
+                None => String::new(),
             },
-            incomplete_because: state.damage.clone().or(cut).or(no_end),
+            incomplete_because: match (&state.damage, state.ending.cut) {
+                (Some(damage), _) => Some(damage.clone()),
+                (None, Some(position)) => Some(format!("the file is cut off at {position}")),
+                _ if no_end => Some("its recording goes on, or was killed".to_owned()),
+                _ => None,
+            },
         }
     }
 }

@@ -73,8 +73,8 @@ fn thinned(series: &[TimestampPair]) -> Vec<TimestampPair> {
     let shortest = *all.select_nth_unstable(shortest).1;
     let thin = |timestamps: &[i64]| {
         let kept = timestamps.iter().zip(gaps(timestamps));
-        let kept = kept.filter(|(_, gap)| *gap >= shortest);
-        kept.map(|(timestamp, _)| *timestamp).collect::<Vec<i64>>()
+        let kept = kept.filter_map(|(at, gap)| if gap >= shortest { Some(*at) } else { None });
+        kept.collect::<Vec<i64>>()
     };
     let thin = series
         .iter()
@@ -140,7 +140,7 @@ fn windows(differences: &[i64], width_ns: i64) -> Vec<(usize, i64)> {
     let mut end = 0;
     let windows = differences.iter().enumerate().map(|(start, first)| {
         let last = super::later(*first, width_ns);
-        while differences.get(end).is_some_and(|one| *one <= last) {
+        while matches!(differences.get(end), Some(one) if *one <= last) {
             end += 1;
         }
         (end - start, differences[start.midpoint(end)])

@@ -131,7 +131,8 @@ impl BoundsEvaluator<'_> {
         for thread in &self.activity.launching {
             let (seen_ns, waited) = self.last_sign(*thread, pause);
             all_waited &= waited;
-            let seen_ns = seen_ns.map_or(start_ns, |seen_ns| seen_ns.clamp(start_ns, end_ns));
+            let seen_ns =
+                if let Some(ns) = seen_ns { ns.clamp(start_ns, end_ns) } else { start_ns };
             at_most_ns = at_most_ns.max(end_ns - seen_ns);
         }
         if all_waited {

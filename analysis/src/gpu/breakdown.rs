@@ -137,7 +137,10 @@ fn as_in_hta(work: &DeviceTimeline<'_>) -> Vec<TimedOp> {
     let before_ns = last_step(timeline);
     let ops = work.ops.iter().filter_map(|op| {
         let call = timeline.call(op);
-        let kept = before_ns.is_none_or(|limit| call.is_some_and(|call| call.start_ns < limit));
+        let kept = match before_ns {
+            Some(limit) => matches!(call, Some(call) if call.start_ns < limit),
+            None => true,
+        };
         if kept { Some(TimedOp::rounded(op, call)) } else { None }
     });
     let mut ops: Vec<TimedOp> = ops.collect();
@@ -161,7 +164,7 @@ fn last_step(timeline: &Timeline) -> Option<u64> {
 fn merged<'a>(ops: impl Iterator<Item = &'a TimedOp>) -> (i64, i64) {
     let (mut run, mut first, mut group) = (0i64, None, None::<(i64, i64)>);
     for op in ops {
-        first = first.or(Some(op.start_ns));
+        first.get_or_insert(op.start_ns);
         group = Some(match group {
             Some((start, end)) if op.start_ns <= end => (start, end.max(op.end_ns)),
             Some((start, end)) => {
@@ -197,7 +200,7 @@ impl<'a> OpCategories<'a> {
 
 /// HTA's `get_kernel_type(name) == COMPUTATION`.
 pub(crate) fn is_computation(name: &str) -> bool {
-    let collective = name.strip_prefix("nccl").is_some_and(|rest| rest.contains("Kernel"));
+    let collective = matches!(name.strip_prefix("nccl"), Some(rest) if rest.contains("Kernel"));
     let memory = ["Memcpy", "Memset", "dma"].iter().any(|prefix| name.starts_with(prefix));
     !collective && !memory && !name.contains("Memcpy") && !name.contains("Sync")
 }
@@ -211,7 +214,7 @@ fn idle_by_stream(ops: &[TimedOp]) -> BTreeMap<StreamIndex, StreamIdle> {
             continue;
         };
         let gap_ns = op.start_ns - *previous_ns;
-        let late = op.launched_ns.is_some_and(|at_ns| at_ns > *previous_ns);
+        let late = matches!(op.launched_ns, Some(at_ns) if at_ns > *previous_ns);
         match () {
             () if late => *host_wait = later(*host_wait, gap_ns),
             () if gap_ns < BACK_TO_BACK_NS => *kernel_wait = later(*kernel_wait, gap_ns),

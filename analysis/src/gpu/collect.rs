@@ -245,13 +245,12 @@ impl TimelineCollector {
         let place = place.map(|place| self.names.intern(place));
         let part = self.processes.entry(off.pid).or_default();
         let thread = part.thread(off.tid);
-        let waits = off.spans().filter(|(start_ns, end_ns)| start_ns < end_ns);
-        part.timeline.annotations.extend(waits.map(|(start_ns, end_ns)| AnnotationSpan {
-            start_ns,
-            end_ns,
-            thread,
-            name,
-        }));
+        for (start_ns, end_ns) in off.spans() {
+            if start_ns < end_ns {
+                let wait = AnnotationSpan { start_ns, end_ns, thread, name };
+                part.timeline.annotations.push(wait);
+            }
+        }
         if let Some(name) = place {
             let (thread, kind) = (Some(off.tid), HostCodeKind::Function);
             let code = self.code.entry(off.pid).or_default();
@@ -401,12 +400,10 @@ impl OperationOwners {
         if let Some(only) = self.only {
             return only;
         }
-        let of_call = |id: u64| {
-            let behind = self.calls.partition_point(|call| (call.0, call.1) <= (id, start_ns));
-            let before = gctrace_units::part(&self.calls, ..behind).last();
-            let mut around = before.into_iter().chain(self.calls.get(behind));
-            around.find(|call| call.0 == id).map(|call| call.2)
-        };
-        correlation.and_then(of_call).unwrap_or(NO_PROCESS)
+        let Some(id) = correlation else { return NO_PROCESS };
+        let behind = self.calls.partition_point(|call| (call.0, call.1) <= (id, start_ns));
+        let before = gctrace_units::part(&self.calls, ..behind).last();
+        let mut around = before.into_iter().chain(self.calls.get(behind));
+        if let Some(call) = around.find(|call| call.0 == id) { call.2 } else { NO_PROCESS }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! A pause that is hidden behind GPU work costs nothing.
 
-use super::cause::CauseReport;
 use super::kept::KeptTimeline;
 use super::replay::{JoinedSkeletons, PauseLength, ReplayChange};
 use super::replays::{JobReplays, run_length_ns};
@@ -104,14 +103,16 @@ impl WithoutPauses {
         let jobs = || work.ranks.iter().flat_map(|ranks| &ranks.jobs);
         let ranks = jobs().flat_map(|job| &job.ranks);
         let ranks: HashSet<(u64, u32)> = ranks.map(|rank| (rank.trace, rank.pid)).collect();
-        let in_job = |cause: &&CauseReport| ranks.contains(&(cause.trace as u64, cause.pid));
+
         let of_jobs = jobs().filter_map(|job| {
             let pauses = job.pauses.as_ref()?;
             let twice_ns = times(pauses.all_standard_error_ns?, 2);
             ratio(twice_ns, pauses.all.paused_ns)
         });
-        let alone = work.cause.iter().filter(|cause| !in_job(cause));
-        let each = alone.filter_map(|cause| {
+        let alone = work.cause.iter().filter_map(|cause| {
+            if ranks.contains(&(cause.trace as u64, cause.pid)) {
+                return None;
+            }
             let twice_ns = times(cause.standard_error_ns?, 2);
             let unexplained = cause.steps.and_then(|steps| steps.unexplained_ns);
             let larger_ns = Some(twice_ns).max(unexplained.map(i64::unsigned_abs))?;
@@ -120,6 +121,6 @@ impl WithoutPauses {
             let paused_ns = beyond(cause.pauses.time_ns, shutdown_ns);
             ratio(larger_ns, paused_ns)
         });
-        each.chain(of_jobs).max_by(f64::total_cmp)
+        alone.chain(of_jobs).max_by(f64::total_cmp)
     }
 }

@@ -88,8 +88,8 @@ impl KeptTimeline {
 
     /// Number of times in a model of it alone: one for its process, two for each call and operation.
     pub(crate) fn timestamps(&self) -> u64 {
-        let packed = self.packed.as_ref();
-        let calls = packed.map_or(self.timeline.calls.len(), |packed| packed.calls);
+        let own = self.timeline.calls.len();
+        let calls = if let Some(packed) = &self.packed { packed.calls } else { own };
         2 * (calls + self.ops()) as u64 + 1
     }
 

@@ -247,7 +247,7 @@ pub fn merge<'a>(timelines: &'a [KeptTimeline], spans: &[FirstToLast]) -> Merged
 
 fn indices(timelines: &[KeptTimeline], is: impl Fn(&KeptTimeline) -> bool) -> Vec<usize> {
     let all = timelines.iter().enumerate();
-    all.filter(|(_, timeline)| is(timeline)).map(|(at, _)| at).collect()
+    all.filter_map(|(at, timeline)| if is(timeline) { Some(at) } else { None }).collect()
 }
 
 /// The timelines without the used ones, with the joined ones in place of their parts.
@@ -286,7 +286,7 @@ fn partner(
     };
     let span = |timeline: &KeptTimeline| timeline.unix(spans.get(timeline.trace).copied()??);
     let same_time =
-        |index: &&usize| span(&timelines[**index]).is_some_and(|span| overlap(span, window));
+        |index: &&usize| matches!(span(&timelines[**index]), Some(span) if overlap(span, window));
     let candidates: Vec<usize> = recorded.iter().filter(same_time).copied().collect();
     let rivals = profiles.iter().filter(|(at, _)| {
         let other = &timelines[*at];

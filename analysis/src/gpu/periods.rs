@@ -22,8 +22,8 @@ const REGULAR_OF_TEN: usize = 9;
 
 /// The steps of a timeline by its launches; empty if they are not periodic.
 pub(super) fn steps(timeline: &Timeline) -> Vec<StepSpan> {
-    let anchor = busiest(timeline).and_then(|stream| anchor(timeline, stream));
-    let Some(calls) = anchor else { return Vec::new() };
+    let Some(stream) = busiest(timeline) else { return Vec::new() };
+    let Some(calls) = anchor(timeline, stream) else { return Vec::new() };
     let calls = calls.iter().map(|call| &timeline.calls[*call]);
     let mut threads: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for call in calls {
@@ -44,14 +44,13 @@ pub(super) fn steps_between(
     thread: ThreadIndex,
     marks: &[(u64, Option<u64>)],
 ) -> Vec<StepSpan> {
-    let pairs = (0..).zip(marks.iter().zip(marks.iter().skip(1)));
-    let steps = pairs.map(|(number, (start, end))| StepSpan {
-        start_ns: start.0,
-        end_ns: end.0,
-        thread,
-        cpu_ns: end.1.zip(start.1).and_then(|(end, start)| end.checked_sub(start)),
-        number,
-        source,
+    let steps = (0..).zip(marks.windows(2)).map(|(number, pair)| {
+        let ((start_ns, start_cpu_ns), (end_ns, end_cpu_ns)) = (pair[0], pair[1]);
+        let cpu_ns = match (start_cpu_ns, end_cpu_ns) {
+            (Some(start), Some(end)) => end.checked_sub(start),
+            _ => None,
+        };
+        StepSpan { start_ns, end_ns, thread, cpu_ns, number, source }
     });
     steps.collect()
 }
@@ -78,8 +77,7 @@ fn anchor(timeline: &Timeline, stream: StreamIndex) -> Option<Vec<CallIndex>> {
     }
     let mut rarest: Vec<(usize, NameIndex)> = counts
         .into_iter()
-        .filter(|(_, count)| *count >= FEWEST)
-        .map(|(name, count)| (count, name))
+        .filter_map(|(name, count)| if count >= FEWEST { Some((count, name)) } else { None })
         .collect();
     rarest.sort_unstable();
     rarest.truncate(TRIED);
@@ -101,8 +99,7 @@ fn anchor(timeline: &Timeline, stream: StreamIndex) -> Option<Vec<CallIndex>> {
 /// Whether the distances of places in order are all but constant, and the others no sign of a
 /// longer period.
 fn is_regular(places: &[usize]) -> bool {
-    let pairs = places.iter().zip(places.iter().skip(1));
-    let distances: Vec<usize> = pairs.map(|(this, next)| next - this).collect();
+    let distances: Vec<usize> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let Some(usual) = gctrace_stats::median_high(&mut distances.clone()) else { return false };
     let regular = distances.iter().filter(|distance| **distance == usual).count();
     let all: usize = distances.iter().sum();
@@ -117,10 +114,10 @@ fn is_regular(places: &[usize]) -> bool {
 fn is_part_of_longer(distances: &[usize], usual: usize) -> bool {
     let unusual = distances.iter().enumerate();
     let unusual: Vec<usize> =
-        unusual.filter(|(_, distance)| **distance != usual).map(|(at, _)| at).collect();
-    let mut between = unusual.iter().zip(unusual.iter().skip(1));
-    let first = between.next().map(|(this, next)| next - this);
-    unusual.len() >= 3 && between.all(|(this, next)| Some(next - this) == first)
+        unusual.filter_map(|(at, of)| if *of == usual { None } else { Some(at) }).collect();
+    let mut between = unusual.windows(2).map(|pair| pair[1] - pair[0]);
+    let first = between.next();
+    unusual.len() >= 3 && between.all(|distance| Some(distance) == first)
 }
 
 #[cfg(test)]

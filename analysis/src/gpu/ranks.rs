@@ -123,12 +123,12 @@ pub(crate) fn jobs_of(timelines: &[&KeptTimeline]) -> RankJobs {
 
 /// `firsts_ns`: the first time of anything on each timeline; `None` leaves it out.
 fn related(timelines: &[&Timeline], firsts_ns: &[Option<u64>]) -> RankJobs {
-    let mut ranked: Vec<(u32, usize)> = (0..)
-        .zip(timelines)
-        .zip(firsts_ns)
-        .filter(|(_, first_ns)| first_ns.is_some())
-        .filter_map(|((at, timeline), _)| Some((timeline.rank?, at)))
-        .collect();
+    let mut ranked: Vec<(u32, usize)> = Vec::new();
+    for (at, (timeline, first_ns)) in timelines.iter().zip(firsts_ns).enumerate() {
+        if let (Some(rank), Some(_)) = (timeline.rank, first_ns) {
+            ranked.push((rank, at));
+        }
+    }
     ranked.sort_unstable();
     if ranked.len() < 2 {
         return RankJobs {
@@ -177,9 +177,8 @@ impl JobFinder<'_> {
             let fits = drafts.iter().enumerate().filter_map(|(at, draft)| {
                 let fit = draft.fit(kernels, self.clock(draft, *timeline)?)?;
                 let about = self.timelines[*timeline];
-                draft
-                    .wall_clocks_allow(about, fit.offset_ns, WALL_CLOCKS_APART_NS)
-                    .then_some((at, fit))
+                let may_be = draft.wall_clocks_allow(about, fit.offset_ns, WALL_CLOCKS_APART_NS);
+                if may_be { Some((at, fit)) } else { None }
             });
             let best = fits.max_by_key(|(_, fit)| fit.shared());
             match best {

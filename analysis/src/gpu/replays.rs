@@ -215,10 +215,11 @@ impl JobReplays {
                 *alone = false;
             }
         }
-        let alone = self.learned.iter().zip(alone).filter(|(_, alone)| *alone);
-        jobs.extend(
-            alone.map(|(learned, _)| JoinedSkeletons::join(&[&learned.skeleton], &[0], &[])),
-        );
+        for (learned, alone) in self.learned.iter().zip(alone) {
+            if alone {
+                jobs.push(JoinedSkeletons::join(&[&learned.skeleton], &[0], &[]));
+            }
+        }
         jobs
     }
 }

@@ -158,9 +158,8 @@ pub(crate) fn report(
     replays: &JobReplays,
     all_full: &HashSet<(usize, u32)>,
 ) -> Option<StepsReport> {
-    let with_steps = replays.with_steps(timelines);
-    let mut with_steps: Vec<_> =
-        with_steps.filter(|(timeline, _)| !timeline.steps.is_empty()).collect();
+    let mut with_steps: Vec<_> = replays.with_steps(timelines).collect();
+    with_steps.retain(|(timeline, _)| !timeline.steps.is_empty());
     if with_steps.is_empty() {
         return None;
     }

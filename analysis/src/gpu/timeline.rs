@@ -199,9 +199,10 @@ impl<'a> Communicator<'a> {
         let rank = |prefix| peer.strip_prefix(prefix)?.parse().ok();
         Self {
             identity,
-            peer: rank("to ")
-                .map(TransferPeer::To)
-                .or_else(|| rank("from ").map(TransferPeer::From)),
+            peer: match rank("to ") {
+                Some(rank) => Some(TransferPeer::To(rank)),
+                None => rank("from ").map(TransferPeer::From),
+            },
         }
     }
 }

@@ -276,9 +276,7 @@ fn waits(
     streams: &SortedStreams,
 ) -> Vec<EventWait> {
     let call = |id: Option<u64>| correlations.call(id);
-    let stream = |sync: &GpuSync, number: Option<u64>| {
-        number.and_then(|number| streams.on(sync.device, number))
-    };
+    let stream = |sync: &GpuSync, number: Option<u64>| streams.on(sync.device, number?);
     let waits = syncs.iter().filter_map(|sync| {
         let waiting = match sync.kind {
             GpuSyncKind::StreamWaitEvent => stream(sync, sync.stream),
@@ -302,7 +300,8 @@ fn apart(mut steps: Vec<StepSpan>) -> Vec<StepSpan> {
     steps.sort_by_key(|step| (step.thread, step.start_ns, step.end_ns));
     let mut list: Vec<StepSpan> = Vec::with_capacity(steps.len());
     for step in steps {
-        match list.last_mut().filter(|last| last.thread == step.thread) {
+        match list.last_mut() {
+            Some(last) if last.thread != step.thread => list.push(step),
             Some(last) if last.start_ns == step.start_ns => *last = step,
             Some(last) => {
                 last.end_ns = last.end_ns.min(step.start_ns);

@@ -60,12 +60,13 @@ pub(super) fn join(
 }
 
 fn align(pair: TimelinePair<'_>, guess_ns: i64) -> (AlignedBy, ClockOffset) {
-    let by_calls = || Some((AlignedBy::Calls, pair.by_calls(guess_ns)?));
-    let by_pauses = || Some((AlignedBy::Pauses, pair.by_pauses(guess_ns)?));
-    by_calls().or_else(by_pauses).unwrap_or((
-        AlignedBy::WallClock,
-        ClockOffset { offset_ns: guess_ns, error_ns: 0, matches: 0 },
-    ))
+    if let Some(offset) = pair.by_calls(guess_ns) {
+        (AlignedBy::Calls, offset)
+    } else if let Some(offset) = pair.by_pauses(guess_ns) {
+        (AlignedBy::Pauses, offset)
+    } else {
+        (AlignedBy::WallClock, ClockOffset { offset_ns: guess_ns, error_ns: 0, matches: 0 })
+    }
 }
 
 fn clock(
@@ -118,15 +119,12 @@ impl TimelineMerge<'_> {
         let (first, last) = self.window;
         let mut pauses: Vec<PauseSpan> = Vec::new();
         for pause in &recorded.pauses {
-            let moved = self.moved(pause.start_ns).zip(self.moved(pause.end_ns));
-            match moved.filter(|(start_ns, end_ns)| *end_ns >= first && *start_ns <= last) {
-                None => clock.pauses_outside += 1,
-                Some((start_ns, end_ns)) => pauses.push(PauseSpan {
-                    start_ns,
-                    end_ns,
-                    thread: self.thread(pause.thread),
-                    ..*pause
-                }),
+            match (self.moved(pause.start_ns), self.moved(pause.end_ns)) {
+                (Some(start_ns), Some(end_ns)) if end_ns >= first && start_ns <= last => {
+                    let thread = self.thread(pause.thread);
+                    pauses.push(PauseSpan { start_ns, end_ns, thread, ..*pause });
+                }
+                _ => clock.pauses_outside += 1,
             }
         }
         clock.pauses = pauses.len() as u64;
@@ -157,8 +155,8 @@ impl TimelineMerge<'_> {
         }
         let (first, last) = self.window;
         for step in &recorded.steps {
-            let moved = self.moved(step.start_ns).zip(self.moved(step.end_ns));
-            if let Some((start_ns, end_ns)) = moved
+            let moved = (self.moved(step.start_ns), self.moved(step.end_ns));
+            if let (Some(start_ns), Some(end_ns)) = moved
                 && start_ns >= first
                 && end_ns <= last
             {

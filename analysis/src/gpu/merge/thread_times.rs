@@ -85,9 +85,8 @@ impl TimelinePair<'_> {
             let function = self.recorded.names.text(call.function);
             let function = self.profiled.names.index(function)?;
             let at = call.start_ns.checked_add_signed(offset_ns)?;
-            nearest(&self.profiled.calls, at, |call| call.start_ns)
-                .filter(|profiled| profiled.function == function)
-                .map(|profiled| profiled.thread)
+            let profiled = nearest(&self.profiled.calls, at, |call| call.start_ns)?;
+            if profiled.function == function { Some(profiled.thread) } else { None }
         });
         let pauses = self.recorded.pauses.iter().filter(|pause| pause.thread == thread);
         let pauses = pauses.filter_map(|pause| {

@@ -205,7 +205,7 @@ impl JobCommunicator {
         let next = self.ranks.iter().skip(1);
         let strides: BTreeSet<u32> =
             self.ranks.iter().zip(next).map(|(one, next)| next - one).collect();
-        let stride = strides.first().filter(|_| strides.len() == 1).copied();
+        let stride = if strides.len() == 1 { strides.first().copied() } else { None };
         (self.ranks.len() as u64, stride)
     }
 

@@ -136,9 +136,10 @@ impl JobDraft {
         };
         let fits = offsets.into_iter().filter_map(|offset| {
             let same = matches!(clock, ClockKnowledge::Same(_));
-            self.fit_at(kernels, offset, same)
+            let fit = self.fit_at(kernels, offset, same)?;
+            if fit.is_sound(clock) { Some(fit) } else { None }
         });
-        let mut fits: Vec<DraftFit> = fits.filter(|fit| fit.is_sound(clock)).collect();
+        let mut fits: Vec<DraftFit> = fits.collect();
         fits.sort_by_key(|fit| (std::cmp::Reverse(fit.score), fit.error_ns));
         let best = fits.first()?;
         let (score, error_ns, complete) = (best.score, best.error_ns, best.complete);
@@ -173,9 +174,10 @@ impl JobDraft {
             let series = series.entry(meeting.label.name).or_default();
             series.fixed.push(meeting.end_ns);
         }
-        for kernel in kernels.collective.iter().filter(|one| one.key.is_none()) {
-            let series = series.entry(kernel.label.name).or_default();
-            series.moved.push(kernel.end_ns);
+        for kernel in &kernels.collective {
+            if kernel.key.is_none() {
+                series.entry(kernel.label.name).or_default().moved.push(kernel.end_ns);
+            }
         }
         let mut offsets = offset::candidates(series.values());
         if let ClockKnowledge::About(offset) = clock {
@@ -254,8 +256,9 @@ impl JobDraft {
         let mut keyed: Vec<(usize, usize)> = Vec::new();
         let mut ends: Vec<(i64, i64)> = Vec::new();
         for (at, kernel) in kernels.collective.iter().enumerate() {
-            let known = kernel.key.and_then(|key| self.by_key.get(&key));
-            if let Some(meeting) = known {
+            if let Some(key) = kernel.key
+                && let Some(meeting) = self.by_key.get(&key)
+            {
                 keyed.push((*meeting, at));
                 ends.push((self.meetings[*meeting].end_ns, kernel.end_ns));
             }
@@ -301,9 +304,8 @@ impl JobDraft {
         offset_ns: i64,
         apart_ns: u64,
     ) -> bool {
-        let Some((unix_ns, (lowest, highest))) = timeline.unix_offset_ns.zip(self.wall_ns) else {
-            return true;
-        };
+        let Some(unix_ns) = timeline.unix_offset_ns else { return true };
+        let Some((lowest, highest)) = self.wall_ns else { return true };
         let difference = difference(unix_ns, offset_ns);
         difference.abs_diff(lowest).max(difference.abs_diff(highest)) <= apart_ns
     }

@@ -212,9 +212,8 @@ fn merge_undecided(
 /// Whether collectives relate every rank to every other, so that their clocks are right.
 fn are_related(ranks: &[PlacedRank<'_>], groups: &[KernelGroup]) -> bool {
     let mut related_to: Vec<usize> = (0..ranks.len()).collect();
-    let certain = ranks.iter().enumerate();
-    let certain = certain.filter(|(_, rank)| rank.is_certain);
-    let certain: BTreeSet<usize> = certain.map(|(position, _)| position).collect();
+    let certain: BTreeSet<usize> =
+        (0..ranks.len()).filter(|position| ranks[*position].is_certain).collect();
     for together in groups.iter().map(|group| &group.ranks).chain([&certain]) {
         let Some(first) = together.first() else { continue };
         for other in together {
@@ -324,7 +323,7 @@ impl KernelGroup {
             && outliers * OUTLIERS_ONE_OF <= apart.len();
         let verdict = if is_same && evidence >= enough {
             GroupMatch::Same { noise_ns }
-        } else if within.is_some_and(|within_ns| usual_ns > OTHER * within_ns) {
+        } else if matches!(within, Some(within_ns) if usual_ns > OTHER * within_ns) {
             GroupMatch::Other
         } else {
             GroupMatch::Undecided

@@ -53,8 +53,8 @@ pub(super) struct CollectiveLabel {
 impl CollectiveLabel {
     /// Whether both can belong to one collective.
     pub(super) fn agrees(self, other: Self) -> bool {
-        let both = self.operation.zip(other.operation);
-        self.name == other.name && both.is_none_or(|(one, other)| one == other)
+        let is_unknown = self.operation.is_none() || other.operation.is_none();
+        self.name == other.name && (is_unknown || self.operation == other.operation)
     }
 }
 
@@ -128,11 +128,11 @@ impl CollectiveKernels {
                     start_ns: signed(op.start_ns),
                     end_ns: signed(op.end_ns),
                     channel: peer.map(|(_, channel)| channel),
-                    sends: peer.is_some_and(|(sends, _)| sends),
+                    sends: matches!(peer, Some((true, _))),
                 });
                 continue;
             }
-            let chain = (group, group.is_none().then_some(op.stream));
+            let chain = (group, if group.is_none() { Some(op.stream) } else { None });
             let next = chains.len();
             let label = CollectiveLabel {
                 name: names.intern(name),
@@ -192,12 +192,11 @@ fn operation(
     op: &Op,
 ) -> Option<String> {
     let call = timeline.call(op)?;
-    let called = match call.kind {
-        CallEffect::Collective => timeline.names.text(call.function).strip_prefix("nccl"),
-        _ => None,
+    let called = timeline.names.text(call.function).strip_prefix("nccl");
+    let asked = match (call.kind, called) {
+        (CallEffect::Collective, Some(function)) if !function.starts_with("Group") => function,
+        _ => annotations.around(call.thread, call.start_ns)?,
     };
-    let called = called.filter(|function| !function.starts_with("Group"));
-    let asked = called.or_else(|| annotations.around(call.thread, call.start_ns))?;
     let word = asked.split_whitespace().next()?;
     Some(word.replace('_', "").to_lowercase())
 }

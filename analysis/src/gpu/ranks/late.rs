@@ -85,13 +85,12 @@ pub(crate) fn explained(ledgers: Vec<Vec<RankLedger>>, found: &RankJobs) -> Vec<
     let by_timeline = ledgers.into_iter().zip(job_of).map(|(devices, job)| {
         let timelines = job.and_then(|job: usize| timelines_of.get(job));
         let ledgers = devices.into_iter().map(|RankLedger { mut ledger, sums, .. }| {
-            let waits = sums.waits_ns.into_iter().filter(|(_, time_ns)| *time_ns > 0);
-            let mut waits: Vec<(u32, u64)> = waits.collect();
+            let mut waits: Vec<(u32, u64)> = sums.waits_ns.into_iter().collect();
+            waits.retain(|(_, time_ns)| *time_ns > 0);
             waits.sort_by_key(|(rank, time_ns)| (Reverse(*time_ns), *rank));
             let waits = waits.into_iter().take(RANKS).map(|(rank, time_ns)| {
-                let timeline = timelines.and_then(|timelines| timelines.get(&rank));
-                let late = timeline.and_then(|timeline| late[*timeline].clone());
-                RankWait { rank, time_ns, late }
+                let why = || late[*timelines?.get(&rank)?].clone();
+                RankWait { rank, time_ns, late: why() }
             });
             ledger.rank_waits = waits.collect();
             ledger

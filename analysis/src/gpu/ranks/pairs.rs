@@ -239,10 +239,8 @@ impl OffsetMatch<'_> {
         let other_ends: Vec<i64> = chain.iter().map(|at| self.kernel(*at).0).collect();
         let both = within(&ends, &other_ends).min(within(&other_ends, &ends));
         let mut off: Vec<i64> = pairs.iter().map(|pair| self.off(pair)).collect();
-        let center = gctrace_stats::median_low(&mut off);
-        let Some(error_ns) = center.and_then(|center| gctrace_stats::spread(&off, center)) else {
-            return false;
-        };
+        let Some(center) = gctrace_stats::median_low(&mut off) else { return false };
+        let Some(error_ns) = gctrace_stats::spread(&off, center) else { return false };
         let part = if pairs.len() * 10 >= both * MAX_TENTHS { CLOSE } else { VERY_CLOSE };
         let allowed = |distance: i64| (distance / part).max(ALWAYS_NS);
         pairs.len() * 10 >= ends.len().min(other_ends.len()) * FEWEST_TENTHS
@@ -290,6 +288,6 @@ pub(super) fn keep_step(ends: &[(i64, i64)]) -> bool {
     let allowed = |distance: i64| (distance / VERY_CLOSE).max(2 * ALWAYS_NS);
     // Of two pairs nothing but the one change is known: two steps of two runs may be as long.
     let few = ends.len() <= 2;
-    let close = |(distance, change)| change <= if few { 2 * ALWAYS_NS } else { allowed(distance) };
-    distance(&firsts).zip(change).is_none_or(close)
+    let (Some(distance), Some(change)) = (distance(&firsts), change) else { return true };
+    change <= if few { 2 * ALWAYS_NS } else { allowed(distance) }
 }

@@ -15,12 +15,12 @@ use std::sync::Arc;
 /// The operations of a timeline that other ranks may take part in, by start: kernels of NCCL.
 pub(crate) fn shared_ops(timeline: &Timeline) -> Vec<OpIndex> {
     let mut is_nccl: HashMap<NameIndex, bool> = HashMap::new();
-    let ops = Index::enumerate(&timeline.ops).filter(|(_, op)| {
+    let ops = Index::enumerate(&timeline.ops).filter_map(|(at, op)| {
         let known = is_nccl.entry(op.name);
         let is_nccl = *known.or_insert_with(|| timeline.op_name(op).starts_with(KERNEL));
-        is_nccl && op.kind == GpuOpKind::Kernel
+        if is_nccl && op.kind == GpuOpKind::Kernel { Some(at) } else { None }
     });
-    ops.map(|(at, _)| at).collect()
+    ops.collect()
 }
 
 /// The part of a timeline that other ranks need: [`shared_ops`] of its operations. It takes the process.

@@ -194,8 +194,8 @@ fn outliers(values: impl Iterator<Item = f64>) -> Vec<(usize, f64)> {
         return Vec::new();
     }
     let scores = values.iter().map(|value| (value - center) / scale);
-    let mut found: Vec<(usize, f64)> =
-        scores.enumerate().filter(|(_, z)| z.abs() > CUTOFF).collect();
+    let mut found: Vec<(usize, f64)> = scores.enumerate().collect();
+    found.retain(|(_, z)| z.abs() > CUTOFF);
     found.sort_by(|(_, one), (_, other)| other.abs().total_cmp(&one.abs()));
     found
 }

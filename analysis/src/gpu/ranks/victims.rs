@@ -181,11 +181,12 @@ fn source(
         total_ns,
         amplification_ratio: ratio(total_ns, own_ns),
         job_earlier_ns: since(measured.makespan_end_ns(), without.makespan_end_ns()),
-        steps: measured.step_ns.zip(without.step_ns).map(|(mean_ns, mean_without_ns)| StepEffect {
-            steps: measured.steps,
-            mean_ns,
-            mean_without_ns,
-        }),
+        steps: match (measured.step_ns, without.step_ns) {
+            (Some(mean_ns), Some(mean_without_ns)) => {
+                Some(StepEffect { steps: measured.steps, mean_ns, mean_without_ns })
+            }
+            _ => None,
+        },
         earlier_ns,
     }
 }

@@ -188,7 +188,7 @@ impl JobWaits {
         let pauses = &job.timelines[last.member].pauses;
         let before = pauses.partition_point(|pause| pause.start_ns < last.op.start_ns);
         let pause = pauses[..before].last();
-        let since = pause.is_some_and(|pause| Some(pause.end_ns) > member.before_ns);
+        let since = matches!(pause, Some(pause) if Some(pause.end_ns) > member.before_ns);
         member.report.last_after_pause += u64::from(since);
     }
 }

@@ -34,9 +34,10 @@ pub(super) fn learn(
             continue;
         }
         let (_, end) = layout.call(index);
-        let targets = evidence.targets(index, call).into_iter();
-        for target in targets.filter(|target| evidence.ended(*target, call)) {
-            builder.edge(layout.op(target).1, end, evidence.return_ns);
+        for target in evidence.targets(index, call) {
+            if evidence.ended(target, call) {
+                builder.edge(layout.op(target).1, end, evidence.return_ns);
+            }
         }
     }
 }
@@ -93,15 +94,17 @@ impl<'a> BlockingEvidence<'a> {
 
     fn returns(&self) -> i64 {
         let calls = Index::enumerate(&self.timeline.calls);
-        let long = calls.filter(|(_, call)| call.timed && call.duration_ns() >= WAITED_NS);
-        let delays = long.filter_map(|(index, call)| {
+        let delays = calls.filter_map(|(index, call)| {
+            if !call.timed || call.duration_ns() < WAITED_NS {
+                return None;
+            }
             let targets = self.targets(index, call).into_iter();
             let waited_for = targets.filter(|target| self.waited_for(*target, call));
             let end_ns = waited_for.map(|op| self.timeline.ops[op].end_ns).max()?;
             Some(call.end_ns - end_ns)
         });
         let median = gctrace_stats::median_high(&mut delays.collect::<Vec<u64>>());
-        median.map_or(RETURN_NS, signed)
+        if let Some(median_ns) = median { signed(median_ns) } else { RETURN_NS }
     }
 
     fn of_copies(&self) -> HashMap<NameIndex, bool> {
@@ -188,10 +191,11 @@ impl<'a> BlockingEvidence<'a> {
         }
         // A copy from memory that is not pinned may wait for its stream before it is queued:
         // https://docs.nvidia.com/cuda/cuda-driver-api/api-sync-behavior.html
-        let stream = call.stream.map(|stream| &self.queues[stream.at()]);
-        let before = stream.and_then(|queue| queue.last_before(call.start_ns));
-        let waited_for = before.filter(|before| self.waited_for(*before, call));
-        waited_for.into_iter().collect()
+        let Some(stream) = call.stream else { return Vec::new() };
+        match self.queues[stream.at()].last_before(call.start_ns) {
+            Some(before) if self.waited_for(before, call) => vec![before],
+            _ => Vec::new(),
+        }
     }
 
     fn of_event(&self, call: CallIndex) -> Option<OpIndex> {

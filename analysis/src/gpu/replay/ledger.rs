@@ -222,9 +222,9 @@ impl LedgerBook<'_> {
         let blocked_ns: u64 = blocked.map(|row| row.time_ns).sum();
         let sample = is_sample(timeline) && blocked_ns > device.idle_ns / 10;
         // If the trace is only a sample, the deciding cause is unknown.
-        for row in rows.iter_mut().filter(|_| !sample) {
+        for row in &mut rows {
             let worth_ns = device.span_ns / WORTH_A_CHANGE;
-            let is_cause = row.time_ns >= device.idle_ns / WORTH_A_REMEDY;
+            let is_cause = !sample && row.time_ns >= device.idle_ns / WORTH_A_REMEDY;
             if is_cause && row.saves_ns >= Some(worth_ns) {
                 row.remedy = idle::remedy(row, long_ns > row.time_ns / 2);
             }
@@ -358,7 +358,7 @@ impl LedgerBook<'_> {
         let (mut all, mut none) = (self.causes.network.run(), without.clone());
         let mut rows: Vec<IdleRow> = Vec::new();
         for (cause, (time_ns, places)) in sums.by_cause {
-            let delays = self.removals.cause(cause).filter(|_| time_ns > 0);
+            let delays = if time_ns > 0 { self.removals.cause(cause) } else { None };
             let mut row = IdleRow {
                 cause,
                 time_ns,
@@ -408,8 +408,8 @@ impl LedgerBook<'_> {
         run: &mut NetworkRun<'_>,
         measured: &RunLeft,
     ) -> Vec<IdlePlace> {
-        let named = places.into_iter().filter(|(label, _)| *label != IdleLabel::default());
-        let mut named: Vec<(IdleLabel, PlaceSum)> = named.collect();
+        let mut named: Vec<(IdleLabel, PlaceSum)> = places.into_iter().collect();
+        named.retain(|(label, _)| *label != IdleLabel::default());
         named.sort_by_key(|(label, place)| (Reverse(place.time_ns), *label));
         named.truncate(PLACES);
         let names = &self.causes.timeline.names;
@@ -425,7 +425,8 @@ impl LedgerBook<'_> {
             let is_known = saves_ns.is_some() || is_final(cause);
             let PlaceSum { time_ns, gaps, .. } = place;
             let code = code_place(names, label);
-            is_known.then_some(IdlePlace { code, gaps: Some(gaps), time_ns, saves_ns })
+            let place = IdlePlace { code, gaps: Some(gaps), time_ns, saves_ns };
+            if is_known { Some(place) } else { None }
         });
         let mut places: Vec<IdlePlace> = places.collect();
         places.sort_by_key(|place| Reverse((place.saves_ns, place.time_ns)));

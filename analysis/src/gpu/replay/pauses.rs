@@ -277,7 +277,7 @@ impl WaitingThread<'_> {
         // Only a thread in Python that had released the GIL for a call starts this one during the
         // pause.
         let one = self.chain.python
-            && gap(self.chain, first, layout).is_some_and(|(_, to)| to < effect.end_ns);
+            && matches!(gap(self.chain, first, layout), Some((_, to)) if to < effect.end_ns);
         let place = first + usize::from(one);
         let Some((from, to)) = gap(self.chain, place, layout) else { return };
         let through = to >= effect.end_ns;
@@ -410,7 +410,7 @@ fn lengthened(
     for (thread, chain) in layout.chains.iter().enumerate() {
         let collects = thread == inserted.thread.at();
         let place = layout.first_from(chain, at_ns);
-        let within = gap(chain, place, layout).is_some_and(|(from, _)| from <= at_ns);
+        let within = matches!(gap(chain, place, layout), Some((from, _)) if from <= at_ns);
         let stands_still = chain.python && !chain.polls && within;
         if !collects && !stands_still {
             continue;

@@ -76,8 +76,8 @@ impl ReplaySchedule {
         let first = spans.iter().map(|(start, _)| *start).min();
         let last = spans.iter().map(|(_, end)| *end).max();
         let busy_ns = Intervals::from_iter(spans).length_ns();
-        let span_ns = first.zip(last).map(|(first, last)| duration_ns(first, last));
-        if let Some(span_ns) = span_ns { duration_ns(busy_ns, span_ns) } else { 0 }
+        let (Some(first), Some(last)) = (first, last) else { return 0 };
+        duration_ns(busy_ns, duration_ns(first, last))
     }
 
     /// The replayed time of a measured timestamp of a thread, for starts and ends of steps. `at_ns`

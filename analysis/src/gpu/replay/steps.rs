@@ -107,7 +107,7 @@ pub(super) fn paused_steps(timeline: &ProcessTimeline) -> impl Iterator<Item = (
     main_steps(timeline).into_iter().map(move |step| {
         while pauses.next_if(|pause| pause.start_ns < step.start_ns).is_some() {}
         let next = pauses.peek();
-        (step, next.is_some_and(|pause| pause.start_ns < step.end_ns))
+        (step, matches!(next, Some(pause) if pause.start_ns < step.end_ns))
     })
 }
 

@@ -145,7 +145,8 @@ impl TypicalLatency {
 /// The value at this fraction of the sorted values (4: the first quartile); `without` if there are
 /// none.
 fn one_of(fraction: usize, mut values: Vec<u64>, without: i64) -> i64 {
-    gctrace_stats::quantile(&mut values, fraction).map_or(without, signed)
+    let found = gctrace_stats::quantile(&mut values, fraction);
+    if let Some(ns) = found { signed(ns) } else { without }
 }
 
 /// Number of calls before the profiler's work that are searched for the one around it.
@@ -156,9 +157,8 @@ fn held_up(timeline: &Timeline) -> HashMap<CallIndex, i64> {
     let mut held_up: HashMap<CallIndex, i64> = HashMap::new();
     for code in timeline.code.iter().filter(|code| code.kind == HostCodeKind::Overhead) {
         let before = timeline.calls.partition_point(|call| call.start_ns <= code.start_ns);
-        let near = (0..before).rev().take(AROUND).map(CallIndex::new);
-        let mut around = near.filter(|call| timeline.calls[*call].thread == code.thread);
-        if let Some(call) = around.next() {
+        let mut near = (0..before).rev().take(AROUND).map(CallIndex::new);
+        if let Some(call) = near.find(|call| timeline.calls[*call].thread == code.thread) {
             let end_ns = code.end_ns.min(timeline.calls[call].end_ns);
             let by_ns = held_up.entry(call).or_default();
             *by_ns = later(*by_ns, signed(duration_ns(code.start_ns, end_ns)));

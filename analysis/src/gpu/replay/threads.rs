@@ -53,12 +53,12 @@ impl UnblockedTime {
     /// For calls that may block the tenth percentile: many of them do. For launches the median: few
     /// of them encounter a full queue.
     fn learn(timeline: &Timeline) -> Self {
-        let blocking = timeline
-            .calls
-            .iter()
-            .filter(|call| call.timed && (call.kind.may_block() || call.kind.launches()));
-        let mut lengths: Vec<(NameIndex, u64)> =
-            blocking.map(|call| (call.function, call.duration_ns())).collect();
+        let mut lengths: Vec<(NameIndex, u64)> = Vec::new();
+        for call in &timeline.calls {
+            if call.timed && (call.kind.may_block() || call.kind.launches()) {
+                lengths.push((call.function, call.duration_ns()));
+            }
+        }
         let part = |function| {
             if CallEffect::of(timeline.names.text(function)).launches() { 2 } else { 10 }
         };
@@ -115,10 +115,11 @@ impl<'a> HandOvers<'a> {
             let (start, _) = self.layout.call_span(*call);
             let Some(last) = chain.before(place) else {
                 // A thread does not start on its own: something that others did before started it.
-                let rested = self.latest(thread, start, true);
-                return rested
-                    .or_else(|| self.latest(thread, start, false))
-                    .map(|(_, source)| source);
+                let started = match self.latest(thread, start, true) {
+                    None => self.latest(thread, start, false),
+                    rested => rested,
+                };
+                return started.map(|(_, source)| source);
             };
             let (_, from) = self.layout.call_span(last);
             if self.pauses.outside(from, start) < quiet_ns {
@@ -136,15 +137,14 @@ impl<'a> HandOvers<'a> {
     /// The last of the other threads' calls that ended before a time (and, if it must have
     /// `rested`, were followed by quiet), with its end.
     fn latest(&self, thread: usize, before_ns: u64, rested: bool) -> Option<(u64, CallIndex)> {
-        let all = self.layout.chains.iter().zip(&self.quiet_ns);
-        let others = all.zip(&self.launches).enumerate();
-        let others = others.filter(|(other, (_, launches))| *other != thread && **launches);
-        others
-            .filter_map(|(_, ((chain, quiet), _))| {
-                let quiet_ns = if rested { *quiet } else { 0 };
-                self.handed_over(chain, quiet_ns, before_ns)
-            })
-            .max()
+        let mut latest = None;
+        for (other, chain) in self.layout.chains.iter().enumerate() {
+            if other != thread && self.launches[other] {
+                let quiet_ns = if rested { self.quiet_ns[other] } else { 0 };
+                latest = latest.max(self.handed_over(chain, quiet_ns, before_ns));
+            }
+        }
+        latest
     }
 
     fn handed_over(
@@ -172,7 +172,7 @@ fn quiet_ns(chain: &CallChain, layout: &ReplayLayout, pauses: &SummedIntervals) 
         pauses.outside(end, start)
     });
     let median = gctrace_stats::median_high(&mut gaps.collect::<Vec<u64>>());
-    median.map_or(QUIET_NS, |median_ns| times(median_ns, QUIET_FACTOR).max(QUIET_NS))
+    if let Some(ns) = median { times(ns, QUIET_FACTOR).max(QUIET_NS) } else { QUIET_NS }
 }
 
 fn launches(chain: &CallChain, timeline: &Timeline) -> bool {

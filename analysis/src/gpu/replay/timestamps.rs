@@ -35,17 +35,12 @@ impl TimestampRule {
                 no_later: Some(end),
             };
         }
-        let hand_over = chain.hand_over(place);
-        let handed_over =
-            hand_over.filter(|hand_over| layout.call_span(hand_over.source).1 <= at_ns);
-        Self {
-            after: Some(handed_over.map_or(end, |handed_over| layout.call(handed_over.source).1)),
-            paused: match handed_over {
-                Some(hand_over) => Some(hand_over.edge),
-                None => chain.into_start.get(place).copied(),
-            },
-            no_earlier: Some(end),
-            no_later: next,
-        }
+        let (after, paused) = match chain.hand_over(place) {
+            Some(hand_over) if layout.call_span(hand_over.source).1 <= at_ns => {
+                (layout.call(hand_over.source).1, Some(hand_over.edge))
+            }
+            _ => (end, chain.into_start.get(place).copied()),
+        };
+        Self { after: Some(after), paused, no_earlier: Some(end), no_later: next }
     }
 }

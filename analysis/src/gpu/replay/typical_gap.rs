@@ -35,10 +35,9 @@ impl TypicalGap {
                 times.push(length_ns);
             }
         }
-        let usual = times.into_iter().filter(|(_, of)| of.len() >= FEWEST);
-        let low_ns = usual.filter_map(|(kind, mut of)| {
+        let low_ns = times.into_iter().filter_map(|(kind, mut of)| {
             let low_ns = gctrace_stats::quantile(&mut of, 10)?;
-            if low_ns >= MIN_NS { Some((kind, low_ns)) } else { None }
+            if of.len() >= FEWEST && low_ns >= MIN_NS { Some((kind, low_ns)) } else { None }
         });
         Self { low_ns: low_ns.collect() }
     }

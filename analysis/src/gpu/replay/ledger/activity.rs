@@ -20,8 +20,8 @@ impl HostSegment {
     /// A label of the time between calls: where the function or an annotation is known, operators would
     /// only split it.
     fn between_calls(self) -> Self {
-        let IdleLabel { python, annotation, .. } = self.label;
-        let operator = self.label.operator.filter(|_| python.is_none() && annotation.is_none());
+        let IdleLabel { python, annotation, operator, .. } = self.label;
+        let operator = if python.is_none() && annotation.is_none() { operator } else { None };
         Self { label: IdleLabel { operator, ..self.label }, ..self }
     }
 }
@@ -121,10 +121,12 @@ impl HostActivity {
 
     /// The code around a time of a thread.
     pub(super) fn label(&self, thread: ThreadIndex, at_ns: u64) -> IdleLabel {
-        let segments = self.threads.get(&thread).map_or(&[][..], Vec::as_slice);
+        let segments = if let Some(known) = self.threads.get(&thread) { &known[..] } else { &[] };
         let at = segments.partition_point(|segment| segment.end_ns <= at_ns);
-        let around = segments.get(at).filter(|segment| segment.start_ns <= at_ns);
-        if let Some(segment) = around { segment.label } else { IdleLabel::default() }
+        match segments.get(at) {
+            Some(segment) if segment.start_ns <= at_ns => segment.label,
+            _ => IdleLabel::default(),
+        }
     }
 
     /// Calls `each` with the segments of an interval of a thread between calls, in order and without
@@ -142,7 +144,7 @@ impl HostActivity {
             cause: IdleCause::Host,
             label: IdleLabel::default(),
         };
-        let segments = self.threads.get(&thread).map_or(&[][..], Vec::as_slice);
+        let segments = if let Some(known) = self.threads.get(&thread) { &known[..] } else { &[] };
         let first = segments.partition_point(|segment| segment.end_ns <= start_ns);
         let mut at_ns = start_ns;
         for segment in &segments[first..] {

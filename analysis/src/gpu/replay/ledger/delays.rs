@@ -94,10 +94,11 @@ impl DelayCauses<'_> {
     fn of_function(&self, index: OpIndex, op: &Op, delays: &mut Vec<CausedDelay>) {
         let (start, end) = self.layout.op(index);
         let start = self.network.place(start);
-        let waits = self.network.waits(self.network.place(end));
-        for wait in waits.filter(|wait| wait.from == start && wait.delay_ns > 0) {
-            let (cause, label) = (IdleCause::HostFunction, self.launch_label(op));
-            delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns: -wait.delay_ns });
+        for wait in self.network.waits(self.network.place(end)) {
+            if wait.from == start && wait.delay_ns > 0 {
+                let (cause, label) = (IdleCause::HostFunction, self.launch_label(op));
+                delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns: -wait.delay_ns });
+            }
         }
     }
 
@@ -112,7 +113,8 @@ impl DelayCauses<'_> {
         for (place, call) in chain.calls.iter().enumerate() {
             let (to_ns, _) = self.layout.call_span(*call);
             let before = chain.before(place);
-            let from_ns = before.map_or(first_ns, |before| self.layout.call_span(before).1);
+            let from_ns =
+                if let Some(of) = before { self.layout.call_span(of).1 } else { first_ns };
             if let Some(edge) = chain.into_start.get(place) {
                 let paused_ns = self.paused_ns(*edge);
                 self.of_gap(

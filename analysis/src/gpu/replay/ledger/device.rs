@@ -83,7 +83,7 @@ impl DeviceGaps {
         let mut idle_ns = 0;
         let mut end_ns = None;
         for (from, to) in spans {
-            let gap_ns = end_ns.map_or(0, |end_ns| difference(from, end_ns).max(0));
+            let gap_ns = if let Some(end) = end_ns { difference(from, end).max(0) } else { 0 };
             idle_ns = later(idle_ns, gap_ns);
             end_ns = end_ns.max(Some(to));
         }

@@ -54,13 +54,15 @@ pub(super) fn sampled(timeline: &Timeline, gaps: &[(u64, u64)], time_ns: u64) ->
     let all: u64 = by_name.values().sum();
     let part =
         |count: u64| (u128::from(time_ns) * u128::from(count) / u128::from(all.max(1))) as u64;
-    let named = by_name.into_iter().filter(|(_, count)| *count > 0);
-    let places = named.map(|(name, count)| {
+    let mut places = Vec::new();
+    for (name, count) in by_name {
         let label = IdleLabel { python: Some(name), ..IdleLabel::default() };
         let code = code_place(&timeline.names, label);
-        IdlePlace { code, gaps: None, time_ns: part(count), saves_ns: None }
-    });
-    places.filter(|place| place.code.python.is_some()).collect()
+        if count > 0 && code.python.is_some() {
+            places.push(IdlePlace { code, gaps: None, time_ns: part(count), saves_ns: None });
+        }
+    }
+    places
 }
 
 /// The names of the copies that calls started: they have the direction.

@@ -73,12 +73,11 @@ impl Chains {
             let mut last: Option<usize> = None;
             for node in nodes.map(|node| network.place(node)) {
                 let link = last.and_then(|last| {
-                    let mut waits = network.waits(node).filter(|wait| wait.from == last);
                     if starts[node] == Some(last) {
-                        Some((last, DelayRows::same(0)))
-                    } else {
-                        Some((last, scenarios.delays[waits.next()?.edge]))
+                        return Some((last, DelayRows::same(0)));
                     }
+                    let wait = network.waits(node).find(|wait| wait.from == last)?;
+                    Some((last, scenarios.delays[wait.edge]))
                 });
                 match link {
                     Some((before, delay)) => {
@@ -150,7 +149,7 @@ impl ChainEntries {
         delay: Delay,
     ) -> bool {
         let chain = chains.links[place].map(|link| link.chain);
-        let known = self.of_node.get(node.at()).map_or(&[][..], Vec::as_slice);
+        let known = if let Some(known) = self.of_node.get(node.at()) { &known[..] } else { &[] };
         let Some(entry) = known.iter().find(|known| Some(known.chain) == chain) else {
             return false;
         };

@@ -296,7 +296,7 @@ impl<'a> Cut<'a> {
         let last = timeline.steps.iter().max_by_key(|step| step.end_ns)?;
         let asked = Index::enumerate(&timeline.ops).filter(|(_, op)| {
             let call = timeline.call(op);
-            call.is_some_and(|call| (first.start_ns..=last.end_ns).contains(&call.start_ns))
+            matches!(call, Some(call) if (first.start_ns..=last.end_ns).contains(&call.start_ns))
         });
         let layout = self.layout;
         let finished = self.last_of(asked.map(|(op, _)| layout.op(op).1));

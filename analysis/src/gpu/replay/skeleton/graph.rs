@@ -274,7 +274,7 @@ impl DelayGraph {
     /// The remaining nodes, in order of addition.
     pub(super) fn left(&self) -> impl Iterator<Item = GraphIndex> {
         let nodes = Index::enumerate(&self.nodes);
-        nodes.filter(|(_, node)| !node.removed).map(|(at, _)| at)
+        nodes.filter_map(|(at, node)| if node.removed { None } else { Some(at) })
     }
 
     /// The waits of a node.

@@ -118,9 +118,10 @@ impl<'a> JoinedSkeletons<'a> {
             meetings.push(JoinedMeeting { last: Some(meeting), waited: waiting });
         }
         for (rank, met) in joined.iter().zip(met) {
-            let alone = rank.skeleton.meets.iter().zip(met).filter(|(_, met)| !met);
-            for (meet, _) in alone {
-                builder.fixed(rank.node(meet.start), rank.node(meet.end));
+            for (meet, met) in rank.skeleton.meets.iter().zip(met) {
+                if !met {
+                    builder.fixed(rank.node(meet.start), rank.node(meet.end));
+                }
             }
         }
         Self { network: builder.finish(), ranks: joined, meetings, base }
@@ -215,7 +216,7 @@ impl JoinedReplay<'_> {
         let returned_ns = self.mark(rank, stepping.end);
         let finished = stepping.finished.map(|node| self.on_clock(self.time(rank, node)));
         let start_ns = self.mark(rank, stepping.start);
-        let end_ns = finished.map_or(returned_ns, |finished_ns| returned_ns.max(finished_ns));
+        let end_ns = returned_ns.max(finished.unwrap_or(returned_ns));
         Some(duration_ns(start_ns, end_ns))
     }
 
@@ -243,7 +244,7 @@ impl JoinedReplay<'_> {
     }
 
     fn mark(&self, rank: usize, mark: SkeletonMark) -> u64 {
-        let no_later = mark.no_later.map_or(i64::MAX, |node| self.time(rank, node));
+        let no_later = if let Some(of) = mark.no_later { self.time(rank, of) } else { i64::MAX };
         self.on_clock(self.time(rank, mark.node).min(no_later))
     }
 

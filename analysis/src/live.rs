@@ -213,7 +213,7 @@ impl Live {
         let now_ns = request.now_ns;
         let shown = self.processes.iter().filter(|process| {
             let shown_from_ns = beyond(now_ns, ENDED_SHOWN_NS);
-            let gone = process.sums.exit.is_some_and(|exit| exit.at_ns < shown_from_ns);
+            let gone = matches!(process.sums.exit, Some(exit) if exit.at_ns < shown_from_ns);
             process.runs_python() && !gone
         });
         let interval_ns = (interval.until - interval.from) * BUCKET_NS;

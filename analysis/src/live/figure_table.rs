@@ -106,7 +106,7 @@ pub const RESIDENT: Figure<ProcessFigures> =
 /// Memory of a process on all its GPUs.
 pub const GPU_MEMORY: Figure<ProcessFigures> =
     metric("gpu_memory", (Bytes, Level, None), Each(|process: &ProcessFigures| process.gpus.iter().filter_map(|gpu| {
-            let index = gpu.by_nvml.then_some(gpu.device).or(gpu.nvml_index)?;
+            let index = if gpu.by_nvml { gpu.device } else { gpu.nvml_index? };
             Some(one(number("gpu", index), Whole(gpu.memory_bytes?)))
         }).collect()),
         "GPU memory of the process (NVML)").column("GPUMEM", 6);
@@ -192,7 +192,7 @@ pub const PROCESS: &[Figure<ProcessFigures>] = &[
 /// A GPU as a process uses it.
 pub const PROCESS_GPU: &[Figure<ProcessGpu>] = &[
     metric("gpu", (Info, Level, None), Each(|gpu| {
-            let index = gpu.nvml_index.filter(|_| !gpu.by_nvml);
+            let index = if gpu.by_nvml { None } else { gpu.nvml_index };
             index.into_iter().flat_map(|index| info([number("gpu", index)])).collect()
         }),
         "CUDA index of a device in the process, and its NVML index, if both are known"),

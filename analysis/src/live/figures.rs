@@ -7,6 +7,7 @@ use super::locations::LocationTable;
 use super::ring::{BUCKET_NS, bucket, index};
 use super::snapshot::{ProcessDetail, ProcessEnd, ProcessFigures, TimelineCell, ppm};
 use super::{HISTORY_SECONDS, LINES, garbage};
+use gctrace_event::Process;
 
 /// The buckets of an interval: from `from` on before `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +30,10 @@ impl LiveProcess {
         let wall_ns = until_ns.saturating_sub(self.since_ns());
         // A process that just started was not paused.
         figures.share_ppm = ppm(figures.paused_ns.min(wall_ns), wall_ns).unwrap_or(0);
-        let settings = self.sums.settings.latest.as_ref();
-        figures.enabled = settings.and_then(|settings| settings.enabled);
-        figures.thresholds = settings.map(|settings| settings.thresholds);
+        if let Some(settings) = &self.sums.settings.latest {
+            figures.enabled = settings.enabled;
+            figures.thresholds = Some(settings.thresholds);
+        }
         figures.pressure = pressure(&self.sums.pressure, self.sums.version());
         figures.auto = self.auto.as_deref().cloned();
         figures.resident_bytes = self.sums.memory.report.resident_bytes;
@@ -52,14 +54,15 @@ impl LiveProcess {
     }
 
     fn description(&self) -> ProcessFigures {
-        let described = self.sums.described.as_ref();
+        let undescribed = Process::default();
+        let described = self.sums.described.as_ref().unwrap_or(&undescribed);
         let interpreter = self.sums.interpreter();
         ProcessFigures {
             pid: self.sums.pid,
-            namespace_pid: described.and_then(|process| process.namespace_pid),
-            parent: described.and_then(|process| process.parent),
+            namespace_pid: described.namespace_pid,
+            parent: described.parent,
             rank: self.sums.rank(),
-            command: described.map_or_else(String::new, |process| process.command.concat()),
+            command: described.command.concat(),
             interpreter: if let Some(interpreter) = interpreter {
                 let suffix = if interpreter.free_threaded { "t" } else { "" };
                 format!("{}{suffix}", interpreter.version)

@@ -65,7 +65,7 @@ fn cycle(cycle: GarbageCycle) -> CycleFigures {
 pub(super) fn trend(trend: &HeapTrend) -> TrendFigures {
     const HOUR_S: f64 = 3_600.0;
     let per_hour = |trend: Option<Trend>| trend.map(|trend| trend.per_s * HOUR_S);
-    let rises = |trend: Option<Trend>| trend.is_some_and(|trend| trend.rises);
+    let rises = |trend: Option<Trend>| matches!(trend, Some(trend) if trend.rises);
     TrendFigures {
         objects_per_hour: per_hour(trend.objects),
         objects_rise: rises(trend.objects),
@@ -95,18 +95,18 @@ pub(super) fn pressure(sums: &PressureSums, version: Option<&str>) -> Option<Pre
     let (rate, reported_ns) = sums.allocations.unzip();
     let at_ns = latest.map(|latest| latest.at_ns).max(reported_ns)?;
     let per_second = |amount: i128| {
-        let length_ns = latest.map(|latest| latest.at_ns - latest.since_ns);
-        length_ns.map(|length_ns| amount * SECOND / i128::from(length_ns))
+        let latest = latest?;
+        Some(amount * SECOND / i128::from(latest.at_ns - latest.since_ns))
     };
-    let containers = latest.and_then(|latest| per_second(latest.net_containers.into()));
-    let arenas = latest.and_then(|latest| latest.arenas_mapped.zip(latest.arenas_unmapped));
-    let arena_bytes = arenas.and_then(|(mapped, unmapped)| {
-        let bytes = version.and_then(arena_bytes)?;
-        per_second(i128::from(balance(mapped, unmapped)) * i128::from(bytes))
-    });
+    let containers = || per_second(latest?.net_containers.into());
+    let arenas = || {
+        let (mapped, unmapped) = (latest?.arenas_mapped?, latest?.arenas_unmapped?);
+        let bytes = arena_bytes(version?)?;
+        i64::try_from(per_second(i128::from(balance(mapped, unmapped)) * i128::from(bytes))?).ok()
+    };
     Some(PressureFigures {
-        net_containers_per_second: containers.map(gctrace_units::u64_or_most),
-        arena_bytes_per_second: arena_bytes.and_then(|rate| i64::try_from(rate).ok()),
+        net_containers_per_second: containers().map(gctrace_units::u64_or_most),
+        arena_bytes_per_second: arenas(),
         allocations_per_cpu_second: rate,
         at_ns,
     })

@@ -107,9 +107,10 @@ impl PauseHistory {
                 add_to(sum, ns);
             }
         }
-        for (bucket, counts) in
-            other.ended.all().filter(|(_, by)| by.iter().any(|count| *count > 0))
-        {
+        for (bucket, counts) in other.ended.all() {
+            if counts.iter().all(|count| *count == 0) {
+                continue;
+            }
             for (sum, count) in self.ended.slot(bucket).into_iter().flatten().zip(counts) {
                 *sum += count;
             }

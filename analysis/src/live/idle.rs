@@ -163,8 +163,8 @@ impl LiveIdle {
 
     /// `None` before anything is known of a device, and if no launches are recorded.
     pub(super) fn figures(&self, device: u32) -> Option<GpuIdle> {
-        let mut devices = self.devices.iter().filter(|_| !self.launches.is_empty());
-        let of_device = devices.find(|one| one.device == device)?;
+        let is_it = |one: &&DeviceIdle| one.device == device && !self.launches.is_empty();
+        let of_device = self.devices.iter().find(is_it)?;
         Some(of_device.figures(self.settled_ns))
     }
 
@@ -211,7 +211,7 @@ impl LiveIdle {
             return remove(&mut self.host, place, length_ns);
         }
         let own = self.copies.iter().find(|(copied, _)| *copied == correlation);
-        let blocks = own.is_some_and(|(_, done_ns)| *done_ns <= end_ns);
+        let blocks = matches!(own, Some((_, done_ns)) if *done_ns <= end_ns);
         if cause == IdleCause::Copy && !(blocks && length_ns >= BLOCKED_COPY_NS) {
             return;
         }

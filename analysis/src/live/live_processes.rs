@@ -102,7 +102,7 @@ impl LiveProcesses {
             // A late record of a dropped process.
             None => {
                 let forgotten = self.forgotten.get(&process.pid);
-                if forgotten.is_some_and(|ended_ns| *ended_ns > process.since_ns) {
+                if matches!(forgotten, Some(ended_ns) if *ended_ns > process.since_ns) {
                     return;
                 }
             }

@@ -58,7 +58,8 @@ impl ProcessGpus {
         by_nvml: impl Iterator<Item = (u32, Option<u64>)>,
     ) -> Vec<ProcessGpu> {
         let mut devices: BTreeMap<u32, ProcessGpu> = BTreeMap::new();
-        let paused = |from, until| history.map_or(0, |history| history.paused_ns(from, until));
+        let paused =
+            |from, until| if let Some(of) = history { of.paused_ns(from, until) } else { 0 };
         for (device, work) in &self.work {
             let busy = Some(work.figures(until, buckets, paused));
             devices.entry(*device).or_default().busy = busy;

@@ -165,7 +165,7 @@ pub struct ProcessDetail {
 }
 
 fn basis<S: Serializer>(source: &Option<StepSource>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(source.map_or("", StepSource::basis))
+    serializer.serialize_str(if let Some(source) = source { source.basis() } else { "" })
 }
 
 /// A line that triggered collections, itself or through a library that it called.

@@ -59,7 +59,7 @@ impl LiveSteps {
     pub(super) fn add_mark(&mut self, mark: &StepMark, pauses: StepPauses<'_>) {
         let Some(thread) = self.thread(mark.tid, Some(&mark.marker)) else { return };
         let start_ns = mark.at_ns();
-        if thread.open.is_some_and(|(open_ns, _)| start_ns <= open_ns) {
+        if matches!(thread.open, Some((open_ns, _)) if start_ns <= open_ns) {
             return;
         }
         let now = pauses.within(start_ns, u64::MAX);
@@ -163,7 +163,7 @@ impl StepFigures {
 
 impl ThreadSteps {
     fn source(&self) -> StepSource {
-        self.marker.as_ref().map_or(StepSource::ProfilerStep, StepSource::from)
+        if let Some(marker) = &self.marker { marker.into() } else { StepSource::ProfilerStep }
     }
 
     /// Adds a step. It is cut where the next one starts.

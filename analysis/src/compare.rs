@@ -20,7 +20,7 @@ pub use report::{
 
 use self::figures::Sides;
 use crate::report::{
-    Basis, CpuTime, PhasesReport, ProcessReport, Report, TrainingMark, TrainingPart,
+    Basis, HeapTrend, PhasesReport, ProcessReport, Report, TrainingMark, TrainingPart,
     TrainingSeries, TurnFigures,
 };
 use crate::time::sum;
@@ -44,7 +44,7 @@ pub fn compare(before: &[Report], after: &[Report]) -> Comparison {
     let facts_after = RunFacts::of_side(after, &whole_after);
     let sides = Sides { before: &facts_before, after: &facts_after };
     let runs = || facts_before.iter().chain(&facts_after);
-    let has_steps = runs().all(|run| run.series.is_some_and(|series| series.steps() > 0));
+    let has_steps = runs().all(RunFacts::has_steps);
     let per = match (is_same_part, has_steps) {
         (false, _) => RateUnit::Run,
         (true, true) => RateUnit::Step,
@@ -120,9 +120,10 @@ impl<'a> RunFacts<'a> {
     fn of(report: &'a Report, whole: Option<&'a TrainingSeries>) -> Self {
         let process = judged(report);
         let phases = report.phases.as_ref();
-        let growth = process.and_then(|process| process.growth.as_ref());
-        let arenas = process.and_then(|process| process.pressure.as_ref()?.arenas.as_ref());
-        let cpu = process.and_then(|process| process.pauses.cpu.as_ref());
+        let (growth, cpu) = match process {
+            Some(process) => (process.growth.as_ref(), process.pauses.cpu.as_ref()),
+            None => (None, None),
+        };
         let longest = match whole {
             Some(_) => process.map(|process| process.pauses.max_ns.unwrap_or(0)),
             None => phases.map(|phases| phases.training.longest_ns.unwrap_or(0)),
@@ -135,20 +136,29 @@ impl<'a> RunFacts<'a> {
             turns: report.service_loop().map(|of| &of.figures),
             off_cpu: cpu.map(|cpu| cpu.off_cpu_ratio),
             objects: growth.map(|growth| float(growth.largest.objects)),
-            growth: growth.and_then(|growth| {
-                let trend = process.and_then(|process| process.trend.as_ref());
-                if let Some(objects) = trend.and_then(|trend| trend.objects) {
-                    return Some(objects.per_s);
-                }
-                let (first, last) = (growth.first, growth.last);
-                let seconds = float(last.after_start_ns.checked_sub(first.after_start_ns)?);
-                let more = float(last.objects) - float(first.objects);
-                (seconds > 0.0).then(|| more / (seconds / NS_PER_S))
-            }),
-            arenas_bytes: arenas
-                .and_then(|arenas| arenas.peak_balance_bytes)
-                .map(|bytes| float(bytes.max(0).unsigned_abs())),
+            growth: process.and_then(Self::objects_per_s),
+            arenas_bytes: process.and_then(Self::arenas_bytes),
         }
+    }
+
+    fn objects_per_s(process: &ProcessReport) -> Option<f64> {
+        let growth = process.growth.as_ref()?;
+        if let Some(HeapTrend { objects: Some(objects), .. }) = &process.trend {
+            return Some(objects.per_s);
+        }
+        let (first, last) = (growth.first, growth.last);
+        let seconds = float(last.after_start_ns.checked_sub(first.after_start_ns)?);
+        let more = float(last.objects) - float(first.objects);
+        if seconds > 0.0 { Some(more / (seconds / NS_PER_S)) } else { None }
+    }
+
+    fn arenas_bytes(process: &ProcessReport) -> Option<f64> {
+        let bytes = process.pressure.as_ref()?.arenas.as_ref()?.peak_balance_bytes?;
+        Some(float(bytes.max(0).unsigned_abs()))
+    }
+
+    fn has_steps(&self) -> bool {
+        matches!(self.series, Some(series) if series.steps() > 0)
     }
 
     /// Steps or seconds of training.
@@ -166,7 +176,8 @@ impl<'a> RunFacts<'a> {
         let parts = &self.series?.parts;
         let cpu_ns: Option<Vec<u64>> = parts.iter().map(of).collect();
         let units: f64 = parts.iter().map(figures::units(per)).sum();
-        Some(float(sum(cpu_ns?))).filter(|_| units > 0.0).map(|cpu_ns| cpu_ns / units)
+        let cpu_ns = float(sum(cpu_ns?));
+        if units > 0.0 { Some(cpu_ns / units) } else { None }
     }
 
     fn has_generation(&self, generation: u8) -> bool {
@@ -193,9 +204,11 @@ fn judged(report: &Report) -> Option<&ProcessReport> {
 fn is_same_part<'a>(mut reports: impl Iterator<Item = &'a Report>) -> bool {
     let part = |report: &Report| {
         let series = report.series.as_ref()?;
-        let mode = report.traces.first().and_then(|trace| trace.recorded.as_ref());
-        let mode = mode.map(|recorded| recorded.mode.as_ref().to_owned());
-        Some((series.training_by, mode.filter(|_| series.steps() == 0)))
+        let recorded = match report.traces.first() {
+            Some(trace) if series.steps() == 0 => trace.recorded.as_ref(),
+            _ => None,
+        };
+        Some((series.training_by, recorded.map(|recorded| recorded.mode.as_ref().to_owned())))
     };
     let first = reports.next().and_then(part);
     first.is_some() && reports.all(|report| part(report) == first)
@@ -203,21 +216,26 @@ fn is_same_part<'a>(mut reports: impl Iterator<Item = &'a Report>) -> bool {
 
 /// The whole run of the judged process as one part. Without any collection there is no process: the run as recorded.
 fn whole_run(report: &Report) -> TrainingSeries {
-    let process = judged(report);
-    let recorded_ns = report.traces.first().map_or(0, |trace| trace.duration_ns);
-    let paused_cpu_ns = match process {
-        Some(process) => {
-            let all = |cpu: &&CpuTime| cpu.pauses == process.pauses.count;
-            process.pauses.cpu.as_ref().filter(all).map(|cpu| cpu.on_cpu_ns)
-        }
-        None => Some(0),
-    };
-    let part = TrainingPart {
-        duration_ns: process.map_or(recorded_ns, |process| process.observed_ns),
-        paused_ns: process.map_or(0, |process| process.paused_ns),
-        paused_cpu_ns,
-        by_generation: process.map_or_else(Default::default, |process| process.by_generation),
-        ..TrainingPart::default()
+    let part = match judged(report) {
+        Some(process) => TrainingPart {
+            duration_ns: process.observed_ns,
+            paused_ns: process.paused_ns,
+            paused_cpu_ns: match &process.pauses.cpu {
+                Some(cpu) if cpu.pauses == process.pauses.count => Some(cpu.on_cpu_ns),
+                _ => None,
+            },
+            by_generation: process.by_generation,
+            ..TrainingPart::default()
+        },
+        None => TrainingPart {
+            duration_ns: if let Some(trace) = report.traces.first() {
+                trace.duration_ns
+            } else {
+                0
+            },
+            paused_cpu_ns: Some(0),
+            ..TrainingPart::default()
+        },
     };
     let series = report.series.as_ref();
     TrainingSeries {
@@ -256,14 +274,18 @@ fn compared(report: &Report, whole: Option<&TrainingSeries>) -> ComparedRun {
 /// Rests on step time; without steps on the time that requests wait for a loop; without loops on the share of GC, for
 /// whole runs on CPU time.
 fn verdict(figures: &[FigureComparison], per: RateUnit, one_run: bool) -> ComparisonVerdict {
-    let is_known = |figure: &&FigureComparison| figure.before.is_some() && figure.after.is_some();
-    let cpu_time = of(figures, FigureId::GcCpuTime).filter(|_| per == RateUnit::Run);
-    let of_run = cpu_time.filter(is_known);
-    let waits = of(figures, FigureId::ArrivalP99).filter(is_known);
-    let rests_on = of(figures, FigureId::StepTime).or(waits).or(of_run);
-    let rests_on = rests_on.or_else(|| of(figures, FigureId::GcShare));
-    let outcome = rests_on.and_then(FigureComparison::outcome).unwrap_or(Outcome::Unknown);
-    let figure = rests_on.map_or(FigureId::GcShare, |figure| figure.figure);
+    let is_known = |figure: &FigureComparison| figure.before.is_some() && figure.after.is_some();
+    let order = [FigureId::StepTime, FigureId::ArrivalP99, FigureId::GcCpuTime, FigureId::GcShare];
+    let mut order = order.into_iter().filter_map(|id| of(figures, id));
+    let rests_on = order.find(|found| match found.figure {
+        FigureId::ArrivalP99 => is_known(found),
+        FigureId::GcCpuTime => per == RateUnit::Run && is_known(found),
+        _ => true,
+    });
+    let (outcome, figure) = match rests_on {
+        Some(found) => (found.outcome().unwrap_or(Outcome::Unknown), found.figure),
+        None => (Outcome::Unknown, FigureId::GcShare),
+    };
     ComparisonVerdict {
         outcome,
         figure,
@@ -285,18 +307,20 @@ fn notes<'a>(
     let runs = || sides.before.iter().chain(sides.after);
     let one_run = sides.before.len().min(sides.after.len()) < SEVERAL;
     let known = |run: &RunFacts<'_>| run.series.is_some();
-    let steps = |run: &RunFacts<'_>| run.series.is_some_and(|series| series.steps() > 0);
-    let short = |run: &RunFacts<'_>| run.series.is_some_and(|series| series.parts.len() < FEWEST);
+    let short = |run: &RunFacts<'_>| match run.series {
+        Some(series) => series.parts.len() < FEWEST,
+        None => false,
+    };
     let incomplete = |report: &Report| {
         report.traces.iter().any(|trace| {
             trace.cut_at.is_some()
                 || trace.damage.is_some()
-                || trace.lost.is_some_and(|lost| lost > 0)
+                || matches!(trace.lost, Some(lost) if lost > 0)
         })
     };
     let found = [
         (ComparisonNote::NoTraining, !runs().all(known)),
-        (ComparisonNote::NoSteps, per == RateUnit::Second && !runs().all(steps)),
+        (ComparisonNote::NoSteps, per == RateUnit::Second && !runs().all(RunFacts::has_steps)),
         (ComparisonNote::DifferentPhases, per == RateUnit::Run),
         (ComparisonNote::TooShort, per != RateUnit::Run && !one_run && runs().any(short)),
         (ComparisonNote::OneRun, one_run),
@@ -306,6 +330,6 @@ fn notes<'a>(
             changed.iter().any(|change| change.fact == FactId::Command),
         ),
     ];
-    let found = found.into_iter().filter(|(_, applies)| *applies);
-    found.map(|(note, _)| note).collect()
+    let found = found.into_iter();
+    found.filter_map(|(note, applies)| if applies { Some(note) } else { None }).collect()
 }

@@ -56,14 +56,13 @@ fn value(report: &Report, fact: FactId) -> Option<String> {
     let trace = trace(report)?;
     let process = judged(report);
     let settings = process.and_then(|process| process.settings.as_ref());
-    let known = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let known = |text: &String| if text.is_empty() { None } else { Some(text.clone()) };
     match fact {
-        FactId::Command => {
-            let described = process.map(|process| &process.command);
-            let command = [Some(&trace.command), described].into_iter().flatten();
-            let mut command = command.filter(|command| !command.is_empty());
-            command.next().map(|command| command.join(" "))
-        }
+        FactId::Command => match process {
+            _ if !trace.command.is_empty() => Some(trace.command.join(" ")),
+            Some(process) if !process.command.is_empty() => Some(process.command.join(" ")),
+            _ => None,
+        },
         FactId::Commit => trace.git_commit.clone(),
         FactId::Modified => trace.git_modified.map(yes_or_no),
         FactId::Interpreter => {
@@ -80,20 +79,20 @@ fn value(report: &Report, fact: FactId) -> Option<String> {
         FactId::Frozen => report.series.as_ref()?.frozen.map(yes_or_no),
         FactId::Gpus => of_gpus(report, |gpu| gpu.name.as_ref()),
         FactId::Driver => of_gpus(report, |gpu| gpu.driver.as_ref()),
-        FactId::Host => trace.host.as_ref().and_then(known),
-        FactId::Kernel => trace.kernel.as_ref().and_then(known),
+        FactId::Host => known(trace.host.as_ref()?),
+        FactId::Kernel => known(trace.kernel.as_ref()?),
         FactId::Cpus => trace.cpus.map(|cpus| cpus.to_string()),
         FactId::Mode => {
             let recorded = trace.recorded.as_ref()?;
             Some(recorded.mode.as_ref().to_owned())
         }
-        FactId::Gctrace => trace.recorded_by.as_ref().and_then(known),
+        FactId::Gctrace => known(trace.recorded_by.as_ref()?),
     }
 }
 
 /// The trace of the process that is compared.
 fn trace(report: &Report) -> Option<&TraceReport> {
-    let index = judged(report).map_or(0, |process| process.trace);
+    let index = if let Some(process) = judged(report) { process.trace } else { 0 };
     report.traces.get(index)
 }
 

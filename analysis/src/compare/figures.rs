@@ -76,16 +76,16 @@ pub(super) fn units(per: RateUnit) -> fn(&TrainingPart) -> f64 {
 
 impl Sides<'_> {
     fn of_generation(&self, generation: u8, per: RateUnit) -> [FigureComparison; 2] {
-        let number = (generation < 3).then_some(generation);
+        let number = if generation < 3 { Some(generation) } else { None };
         let over = units(per);
         let index = usize::from(generation);
         let count = move |part: &TrainingPart| {
             let sum = part.by_generation.get(index);
-            sum.map_or(0.0, |sum| float(sum.count))
+            if let Some(sum) = sum { float(sum.count) } else { 0.0 }
         };
         let time = move |part: &TrainingPart| {
             let sum = part.by_generation.get(index);
-            sum.map_or(0.0, |sum| float(sum.time_ns))
+            if let Some(sum) = sum { float(sum.time_ns) } else { 0.0 }
         };
         [
             self.of_parts(FigureId::Pauses, number, (count, over)),
@@ -129,7 +129,7 @@ impl Sides<'_> {
                 if before > least { after / before - 1.0 } else { f64::INFINITY }
             });
             found.set_intervals(difference, ratio.filter(|ratio| ratio.high.is_finite()));
-            found.p = p_of_runs(&before, &after).filter(|_| difference.is_some());
+            found.p = if difference.is_some() { p_of_runs(&before, &after) } else { None };
         }
         found
     }
@@ -157,7 +157,7 @@ impl Sides<'_> {
         let mut found = FigureComparison::of(figure, basis, mean(&before), mean(&after));
         if let (Some(before), Some(after)) = (before, after) {
             found.set_intervals(bootstrap::difference(&after, &before), None);
-            found.p = gctrace_stats::welch(&after, &before).filter(|_| found.is_sure());
+            found.p = if found.is_sure() { gctrace_stats::welch(&after, &before) } else { None };
         }
         found
     }
@@ -183,7 +183,7 @@ impl FigureComparison {
 
     /// Whether the difference has an interval.
     fn is_sure(&self) -> bool {
-        self.difference.is_some_and(|difference| difference.low.is_some())
+        matches!(self.difference, Some(difference) if difference.low.is_some())
     }
 
     /// Sets the intervals. Without an interval of the ratio, the difference's is divided by

@@ -25,7 +25,7 @@ pub(super) fn compare(before: &[Report], after: &[Report]) -> Vec<IdleComparison
     let has_steps = before.iter().chain(&after).all(|run| run.steps_ns.is_some());
     let of_step = |runs: &[IdleRun], cause| {
         let steps = runs.iter().filter_map(|run| run.steps_ns.as_ref());
-        has_steps.then(|| mean(steps, cause))
+        if has_steps { Some(mean(steps, cause)) } else { None }
     };
     let rows = causes.into_iter().map(|cause| IdleComparison {
         cause,
@@ -35,10 +35,9 @@ pub(super) fn compare(before: &[Report], after: &[Report]) -> Vec<IdleComparison
         after_step_ns: of_step(&after, cause),
     });
     let mut rows: Vec<IdleComparison> = rows.collect();
-    let difference = |row: &IdleComparison| {
-        let steps_ns = row.before_step_ns.zip(row.after_step_ns);
-        let (before, after) = steps_ns.unwrap_or((row.before_ratio, row.after_ratio));
-        (after - before).abs()
+    let difference = |row: &IdleComparison| match (row.before_step_ns, row.after_step_ns) {
+        (Some(before), Some(after)) => (after - before).abs(),
+        _ => (row.after_ratio - row.before_ratio).abs(),
     };
     rows.sort_by(|one, other| difference(other).total_cmp(&difference(one)));
     rows
@@ -63,9 +62,9 @@ fn run(report: &Report) -> Option<IdleRun> {
     let processes: BTreeSet<(usize, u32)> =
         ledgers().map(|ledger| (ledger.id.trace, ledger.id.pid)).collect();
     let steps = processes.iter().map(|process| {
-        let listed = report.steps.iter().flat_map(|steps| &steps.processes);
-        let mut of = listed.filter(|steps| (steps.trace, steps.pid) == *process);
-        of.next().map(|steps| steps.count).filter(|count| *count > 0)
+        let mut listed = report.steps.iter().flat_map(|steps| &steps.processes);
+        let count = listed.find(|steps| (steps.trace, steps.pid) == *process)?.count;
+        if count > 0 { Some(count) } else { None }
     });
     let steps: Option<Vec<u64>> = steps.collect();
     Some(IdleRun { shares: per(span_ns), steps_ns: steps.map(|steps| per(sum(steps))) })

@@ -4,7 +4,7 @@ use super::RunFacts;
 use super::report::{LineChange, LineComparison, RateUnit};
 use crate::report::{LinesReport, Location};
 use gctrace_stats::float;
-use std::cmp::Reverse;
+
 use std::collections::BTreeMap;
 
 /// Lines in a comparison.
@@ -38,9 +38,8 @@ pub(super) fn compare(
         }
     }
     for (key, new) in new {
-        let mut others =
-            old.iter().filter(|(candidate, _)| (candidate.0, candidate.1) == (key.0, key.1));
-        match others.next().map(|(candidate, _)| *candidate) {
+        let moved = old.keys().find(|other| (other.0, other.1) == (key.0, key.1)).copied();
+        match moved {
             Some(moved) => {
                 let old = old.remove(&moved);
                 found.push(line(old, new.location, new.time, LineChange::Moved));
@@ -69,7 +68,7 @@ fn line(
         location: location.clone(),
         before_line: before.and_then(|before| before.location.line),
         change,
-        before_ns: before.map_or(0.0, |before| before.time),
+        before_ns: if let Some(before) = before { before.time } else { 0.0 },
         after_ns,
     }
 }
@@ -84,12 +83,13 @@ fn lines<'a>(runs: &[RunFacts<'a>], per: RateUnit) -> Option<(SideLines<'a>, f64
         let whole = run.training_units(per).filter(|whole| *whole > 0.0)?;
         let share = |time_ns: u64| float(time_ns) / whole / float(runs.len() as u64);
         if lines.own_total > lines.own.len() as u64 {
-            let last = lines.own.iter().map(|line| Reverse(line.pauses.time_ns)).max();
-            least = least.max(last.map_or(0.0, |Reverse(ns)| share(ns)));
+            if let Some(last_ns) = lines.own.iter().map(|line| line.pauses.time_ns).min() {
+                least = least.max(share(last_ns));
+            }
         }
         for line in &lines.own {
             let location = &line.location;
-            let name = location.file.rsplit_once('/').map_or(&*location.file, |(_, name)| name);
+            let name = location.file.rsplit('/').next().unwrap_or(&location.file);
             let key = (name, location.function.as_str(), location.line);
             let empty = LineOfSide { location, time: 0.0 };
             sums.entry(key).or_insert(empty).time += share(line.pauses.time_ns);

@@ -35,7 +35,7 @@ pub(super) fn sentence(
     };
     let is_run = per == RateUnit::Run;
     let parts = [
-        change("p99", FigureId::ArrivalP99, figures).filter(|_| figure == FigureId::ArrivalP99),
+        if figure == FigureId::ArrivalP99 { change("p99", figure, figures) } else { None },
         change("CPU time of GC in the run", FigureId::GcCpuTime, figures).filter(|_| is_run),
         of(figures, FigureId::GcShare).and_then(|figure| gc_share(figure, per)),
         change("step time", FigureId::StepTime, figures),

@@ -36,11 +36,10 @@ impl TrainingSeries {
         let of_training =
             pauses.clone().filter(|pause| run.phases.phase_of(pause) == Phase::Training);
         let parts = parts(&spans, of_training);
-        (!parts.is_empty()).then(|| Self {
-            training_by: run.phases.mark,
-            parts,
-            frozen: frozen(pauses),
-        })
+        if parts.is_empty() {
+            return None;
+        }
+        Some(Self { training_by: run.phases.mark, parts, frozen: frozen(pauses) })
     }
 }
 
@@ -52,7 +51,7 @@ fn parts(spans: &[PartSpan], pauses: impl Iterator<Item = PauseSpan>) -> Vec<Tra
     for pause in pauses {
         paused.add(pause.span());
         let at = spans.partition_point(|span| span.end_ns <= pause.start_ns);
-        if spans.get(at).is_some_and(|span| span.start_ns <= pause.start_ns)
+        if matches!(spans.get(at), Some(span) if span.start_ns <= pause.start_ns)
             && let Some(part) = parts.get_mut(at)
         {
             part.add(&pause);

@@ -57,10 +57,11 @@ pub fn compare(settings: &[String], runs: &MeasuredRuns, measure: TuneMeasure) -
             clocks.each_ref().map(|clock| clock.as_ref().filter(|_| at > 0)?.difference(at));
         let is_few = at > 0 && wall_difference.is_none();
         let pairs = column.len() as u64;
+        let refusal = TuneRefusal::FewPairs { pairs, needed: FEWEST_RUNS as u64 };
         TunedSetting {
             wall_difference,
             cpu_difference,
-            refused: is_few.then_some(TuneRefusal::FewPairs { pairs, needed: FEWEST_RUNS as u64 }),
+            refused: if is_few { Some(refusal) } else { None },
             ..tuned(name, column, measure)
         }
     });

@@ -68,21 +68,20 @@ impl TuneReport {
 
     /// The same of one setting.
     pub fn knows(&self, at: usize, precision: Option<f64>) -> bool {
-        let found = self.settings.get(at).filter(|setting| setting.refused.is_none());
-        let Some(found) = found.and_then(|setting| setting.difference(self.measure)) else {
-            return false;
-        };
-        is_enough(found, precision)
+        let Some(setting) = self.settings.get(at) else { return false };
+        let Some(found) = setting.difference(self.measure) else { return false };
+        setting.refused.is_none() && is_enough(found, precision)
     }
 
     /// Whether seeking may end: one is better beyond noise, or the best one gains too little for anyone, or its
     /// interval is as narrow as asked for.
     pub fn is_sought(&self, precision: Option<f64>) -> bool {
-        let best = self.guess().and_then(|best| best.difference(self.measure));
-        best.is_some_and(|found| match precision {
+        let Some(best) = self.guess() else { return false };
+        let Some(found) = best.difference(self.measure) else { return false };
+        match precision {
             Some(precision) => found.half_ratio() <= precision,
             None => self.outcome == TuneOutcome::Gain || found.low_ratio > -WORTH,
-        })
+        }
     }
 
     /// The setting that most likely takes the least time, of the settings that were run. With few runs the time of

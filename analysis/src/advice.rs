@@ -8,7 +8,7 @@ mod rules;
 mod waits;
 
 use self::facts::Facts;
-use crate::report::{Advice, AdviceEffect, AdviceId, Level, PauseTotal, PhasesReport, Report};
+use crate::report::{Advice, AdviceEffect, AdviceId, Level, PauseTotal, Report};
 use crate::{turns, words};
 use std::cmp::Reverse;
 
@@ -66,7 +66,7 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     list.sort_by_key(|advice| Reverse(advice.likely_ns()));
     put_memory_first(report, &mut list);
     let service = report.service_loop();
-    if service.is_some_and(|service| !service.is_held_up_by_collections()) {
+    if matches!(service, Some(service) if !service.is_held_up_by_collections()) {
         list.sort_by_key(|advice| advice.id != AdviceId::FreeLoop);
     }
     let saving = list.iter().rposition(|advice| advice.likely_ns() > 0).map_or(0, |last| last + 1);
@@ -77,8 +77,8 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
 /// Cycles of the program that are nearly all garbage come first. Memory that piles up, or that garbage holds, comes
 /// before changes that save little time.
 fn put_memory_first(report: &Report, list: &mut [Advice]) {
-    let whole_ns = report.phases.as_ref().map_or(0, PhasesReport::unhindered_ns);
-    let knows_cycles = Facts::of(report).is_some_and(|facts| facts.knows_own_cycles());
+    let whole_ns = if let Some(phases) = &report.phases { phases.unhindered_ns() } else { 0 };
+    let knows_cycles = matches!(Facts::of(report), Some(facts) if facts.knows_own_cycles());
     list.sort_by_key(|advice| {
         let is_memory =
             advice.effect.gives_back_at_most_bytes.is_some() || advice.id == AdviceId::FindHolders;

@@ -1,8 +1,8 @@
 //! The basis of the rules: figures of the process and the phase that the verdict names.
 
 use crate::report::{
-    AdviceId, ByCause, CalledSamples, CleanupCall, CleanupSite, CleanupVerdict, CpuReport,
-    JudgedPhase, PhaseReport, PhasesReport, ProcessReport, Report, SettingsReport, TrainingMark,
+    AdviceId, ByCause, CalledReport, CalledSamples, CleanupCall, CleanupSite, CleanupVerdict,
+    CpuReport, JudgedPhase, PhaseReport, ProcessReport, Report, SettingsReport, TrainingMark,
 };
 use crate::time::{beyond, sum, times};
 use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
@@ -55,13 +55,15 @@ impl<'a> Facts<'a> {
 
     /// Length of the judged phase without waits for a CPU, in ns: other programs change no advice.
     pub(super) fn unhindered_ns(&self) -> u64 {
-        self.phase.map_or(self.process.observed_ns, PhaseReport::unhindered_ns)
+        if let Some(phase) = self.phase { phase.unhindered_ns() } else { self.process.observed_ns }
     }
 
     /// The same of the recorded run of the process.
     pub(super) fn run_ns(&self) -> u64 {
-        let phases = self.report.phases.as_ref();
-        phases.map_or(self.process.observed_ns, PhasesReport::unhindered_ns)
+        match &self.report.phases {
+            Some(phases) => phases.unhindered_ns(),
+            None => self.process.observed_ns,
+        }
     }
 
     /// Time of its automatic collections, in ns.
@@ -72,9 +74,7 @@ impl<'a> Facts<'a> {
     /// A lower bound: CPython does not count objects that die in a finalizer, as a suspended generator does (3.8 to
     /// 3.13).
     fn freed_objects(&self) -> Option<u64> {
-        let called =
-            self.process.called.iter().filter(|called| called.kind == CalledKind::Finalizer);
-        let finalized = sum(called.map(|called| called.calls));
+        let finalized = sum(self.called(CalledKind::Finalizer).map(|called| called.calls));
         self.counted_as_freed().map(|counted| counted.max(finalized))
     }
 
@@ -91,10 +91,12 @@ impl<'a> Facts<'a> {
     /// The part of the containers allocated between young collections that these collections freed, at most; `None`
     /// if unknown.
     pub(super) fn garbage_ratio(&self) -> Option<f64> {
-        let young = self.phase.map_or(self.process.by_generation[0].count, |phase| phase.young);
-        let settings = self.process.settings.as_ref();
-        let thresholds =
-            settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |settings| settings.thresholds);
+        let counted = self.process.by_generation[0].count;
+        let young = if let Some(phase) = self.phase { phase.young } else { counted };
+        let thresholds = match &self.process.settings {
+            Some(settings) => settings.thresholds,
+            None => SettingsReport::DEFAULT_THRESHOLDS,
+        };
         let each = u64::try_from(thresholds[0]).unwrap_or(0);
         ratio(self.freed_objects()?, times(young, each))
     }
@@ -130,9 +132,10 @@ impl<'a> Facts<'a> {
         let mut kinds = garbage.iter().flat_map(|garbage| &garbage.kinds);
         let memory = &self.process.memory;
         // Probes read it around few collections.
-        let is_measured = memory.freed_objects.is_some_and(|freed| {
-            memory.freed_bytes.is_some() && times(freed, 2) >= self.process.pauses.collected
-        });
+        let is_measured = match (memory.freed_objects, memory.freed_bytes) {
+            (Some(freed), Some(_)) => times(freed, 2) >= self.process.pauses.collected,
+            _ => false,
+        };
         !is_measured
             && kinds.any(|kind| {
                 let all = kind.ratio * self.process.pauses.collected as f64;
@@ -145,11 +148,11 @@ impl<'a> Facts<'a> {
         if self.may_free_buffers() {
             return Some(false);
         }
-        if self.process.memory.freed_bytes.is_some_and(|bytes| bytes >= GIVEN_BACK) {
+        if matches!(self.process.memory.freed_bytes, Some(bytes) if bytes >= GIVEN_BACK) {
             return Some(false);
         }
         let per_s = ratio(freed, self.unhindered_ns()).map(|per_ns| per_ns * 1e9);
-        let is_below = |bound: f64| self.garbage_ratio().is_some_and(|ratio| ratio < bound);
+        let is_below = |bound: f64| matches!(self.garbage_ratio(), Some(ratio) if ratio < bound);
         // A script ends before this few objects matter.
         let is_few = freed < FEW_OBJECTS && self.ends() && is_below(FEW_RATIO);
         Some(
@@ -164,7 +167,7 @@ impl<'a> Facts<'a> {
     pub(super) fn ends(&self) -> bool {
         let trace = self.report.traces.get(self.process.trace);
         let by_itself =
-            trace.is_some_and(|trace| trace.ended.as_deref() == Some(TraceEnd::COMMAND_ENDED));
+            matches!(trace, Some(trace) if trace.ended.as_deref() == Some(TraceEnd::COMMAND_ENDED));
         let launched = self.process.origin == Some(ProcessOrigin::Launched);
         by_itself
             && launched
@@ -176,22 +179,24 @@ impl<'a> Facts<'a> {
 
     /// Whether it is a service: one that ends here runs for days elsewhere.
     pub(super) fn serves(&self) -> bool {
-        let phases = self.report.phases.as_ref();
-        phases.is_some_and(|phases| phases.training_by == TrainingMark::Loop)
+        matches!(&self.report.phases, Some(phases) if phases.training_by == TrainingMark::Loop)
     }
 
     /// The time of functions in `gc.callbacks`, in ns; 0 if there are none or it is unknown.
     pub(super) fn callbacks_ns(&self) -> u64 {
-        let called =
-            self.process.called.iter().filter(|called| called.kind == CalledKind::Callback);
-        sum(called.map(|called| called.time_ns))
+        sum(self.called(CalledKind::Callback).map(|called| called.time_ns))
+    }
+
+    fn called(&self, kind: CalledKind) -> impl Iterator<Item = &'a CalledReport> {
+        self.process.called.iter().filter(move |called| called.kind == kind)
     }
 
     /// How long a collection had not ended when the process or the recording did, in ns; `None` if none hung. Probes
     /// show a collection in progress by the main thread's time off the CPU in it.
     pub(crate) fn hang_ns(&self) -> Option<u64> {
-        let cut = self.report.worst.iter().filter(|pause| pause.unfinished);
-        let waits = cut.filter(|pause| pause.cpu_ns.is_none_or(|ns| ns < pause.duration_ns / 2));
+        let waits = self.report.worst.iter().filter(|pause| {
+            pause.unfinished && pause.cpu_ns.is_none_or(|ns| ns < pause.duration_ns / 2)
+        });
         let longest_ns = waits.map(|pause| pause.duration_ns).max();
         let id = (self.process.trace, self.process.pid);
         let cpu = self.report.cpu.iter().find(|cpu| (cpu.trace, cpu.pid) == id);
@@ -210,8 +215,8 @@ impl<'a> Facts<'a> {
 
     /// What to do about cycles: break the known ones, or find them.
     pub(super) fn about_cycles(&self) -> AdviceId {
-        let garbage = self.process.garbage.as_ref();
-        let is_known = garbage.is_some_and(|garbage| !garbage.kinds.is_empty());
+        let garbage = &self.process.garbage;
+        let is_known = matches!(garbage, Some(garbage) if !garbage.kinds.is_empty());
         match is_known || self.uncounted().is_some() {
             true => AdviceId::BreakCycles,
             false => AdviceId::FindCycles,
@@ -271,7 +276,7 @@ impl<'a> Facts<'a> {
     /// the interpreter's end: collections are most of it.
     pub(super) fn exit_ns(&self) -> u64 {
         let phases = self.report.phases.as_ref();
-        let seen_ns = phases.map_or(0, |phases| phases.exit.causes.total().time_ns);
+        let seen_ns = if let Some(of) = phases { of.exit.causes.total().time_ns } else { 0 };
         seen_ns.max(self.unseen_end_ns().unwrap_or(0))
     }
 

@@ -26,9 +26,9 @@ fn of_row(ledger: &IdleLedger, row: &IdleRow) -> Option<Advice> {
     let (remedy, saves_ns) = (row.remedy?, row.saves_ns?);
     let all = ledger.rows.iter().flat_map(|row| &row.places);
     let folder = common_directory(all.filter_map(|place| place.code.python.as_ref()));
-    let place = row.places.iter().find_map(|place| {
-        let python = place.code.python.as_ref().map(|line| place_of(line).replace(folder, ""));
-        python.or_else(|| place.code.function.clone())
+    let place = row.places.iter().find_map(|place| match &place.code.python {
+        Some(line) => Some(place_of(line).replace(folder, "")),
+        None => place.code.function.clone(),
     });
     let at = if let Some(place) = place { format!(" (at {place})") } else { String::new() };
     let text = AdviceText {

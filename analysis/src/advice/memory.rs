@@ -63,7 +63,7 @@ impl Facts<'_> {
         if explicit > automatic.max(FEW) {
             return Some((Uncollected::Promoted, rise));
         }
-        if settings.is_some_and(|settings| settings.thresholds[0] >= RAISED) {
+        if matches!(settings, Some(settings) if settings.thresholds[0] >= RAISED) {
             return Some((Uncollected::Raised, rise));
         }
         if automatic <= FEW { Some((Uncollected::Rare, rise)) } else { None }
@@ -81,15 +81,15 @@ impl Facts<'_> {
         let whole = trend.resident_bytes.unwrap_or(u64::MAX);
         let tenth = (whole / 10).clamp(LEAST_BYTES, WORTH_BYTES);
         let quarter = (whole / 4).clamp(LEAST_BYTES / 2, WORTH_BYTES);
-        rise >= tenth.min(quarter) as f64 || trend.device.is_some_and(|device| device.rises)
+        rise >= tenth.min(quarter) as f64 || matches!(trend.device, Some(device) if device.rises)
     }
 
     /// How far the memory rose in a recording too short to call that growth; `None` if it may be garbage waiting in
     /// older generations, or loaded by start-up.
     pub(crate) fn rises_shortly(&self) -> Option<MemoryRise> {
         let rise = self.process.trend.as_ref()?.rise?;
-        let start_up_ns =
-            self.report.phases.as_ref().map_or(0, |phases| phases.start_up.duration_ns);
+        let phases = &self.report.phases;
+        let start_up_ns = if let Some(phases) = phases { phases.start_up.duration_ns } else { 0 };
         let is_notable = rise.bytes() >= WORTH_BYTES
             && rise.duration_ns >= SHORT_RISE_NS
             && start_up_ns <= rise.duration_ns / 2

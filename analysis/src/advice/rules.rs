@@ -7,7 +7,7 @@
 
 use super::Candidate;
 use super::facts::Facts;
-use crate::report::{AdviceEffect, AdviceId, Level, UsualGain};
+use crate::report::{AdviceEffect, AdviceId, GarbageReport, Level, UsualGain};
 use crate::words::{EXPLICIT_EVERY, PLANNED_STEPS};
 
 /// A change is worth a line from this part of the judged time on.
@@ -81,7 +81,7 @@ fn of_automatic(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
         return vec![of(AdviceId::FreezeBeforeFork, Some(FROZEN_FORKS), Some("freeze-forks"))];
     }
     // Objects made by imports belong to them: no line of the program breaks their cycles.
-    let keeps_most = facts.garbage_ratio().is_some_and(|ratio| ratio < MOSTLY_GARBAGE);
+    let keeps_most = matches!(facts.garbage_ratio(), Some(ratio) if ratio < MOSTLY_GARBAGE);
     if facts.at_start_up() && (!facts.ends() || keeps_most && facts.frees_nothing() == Some(false))
     {
         return vec![of(AdviceId::OffWhileLoading, None, None)];
@@ -117,26 +117,27 @@ fn of_automatic(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
 /// Collections that free garbage in cycles: broken, these need no collection. A higher threshold saves some of
 /// the time of a collector that goes through more than garbage; a much higher one has been seen to double it.
 fn of_garbage(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
-    let garbage = facts.process.garbage.as_ref();
-    let main = garbage.and_then(|garbage| garbage.verdict.as_ref());
     // Objects in broken cycles are finalized too.
     let finalizer = facts.finalizer();
     let bound_ns = match finalizer {
         Some(called) => bound_ns - (bound_ns as f64 * called.ratio.min(1.0)) as u64,
         None => bound_ns,
     };
-    let part_ns = main.map_or(bound_ns, |main| (bound_ns as f64 * main.ratio) as u64);
+    let part_ns = match &facts.process.garbage {
+        Some(GarbageReport { verdict: Some(main), .. }) => (bound_ns as f64 * main.ratio) as u64,
+        _ => bound_ns,
+    };
     let id = facts.about_cycles();
     let gain = if id == AdviceId::BreakCycles { Some(BROKEN) } else { None };
     let mut list = vec![candidate(id, part_ns, gain, None)];
     // Waiting garbage would be ten times as much.
     let is_small =
         facts.held_by_garbage().is_none() && finalizer.is_none() && !facts.may_free_buffers();
-    if is_small && facts.garbage_ratio().is_some_and(|ratio| ratio < MOSTLY_GARBAGE) {
+    if is_small && matches!(facts.garbage_ratio(), Some(ratio) if ratio < MOSTLY_GARBAGE) {
         let settings = Some("threshold=7000,10,10".to_owned());
         list.push(candidate(AdviceId::RaiseThreshold, bound_ns, Some(LESS_OFTEN), settings));
     }
-    if facts.steps().is_some_and(|steps| steps >= 10 * PLANNED_STEPS) {
+    if matches!(facts.steps(), Some(steps) if steps >= 10 * PLANNED_STEPS) {
         let settings = Some(format!("plan:{PLANNED_STEPS},gen2:{PLANNED_STEPS}"));
         list.push(candidate(AdviceId::Planned, bound_ns, None, settings));
     }

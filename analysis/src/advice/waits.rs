@@ -63,7 +63,7 @@ pub(super) fn advice(report: &Report) -> Vec<Advice> {
         .chain(gil)
         .chain(lock)
         .filter_map(|(id, (waited_ns, remedy), idle_ns)| {
-            let at_most_ns = idle_ns.map_or(waited_ns, |idle_ns| waited_ns.min(idle_ns));
+            let at_most_ns = waited_ns.min(idle_ns.unwrap_or(waited_ns));
             if !is_worth(at_most_ns, main) {
                 return None;
             }
@@ -103,10 +103,12 @@ fn data_ns(main: &MainThreadReport) -> u64 {
 /// its times.
 fn idle_ns(report: &Report, cpu: &CpuReport, of: fn(IdleCause) -> bool) -> Option<u64> {
     let ledgers = report.gpu.iter().flat_map(|work| &work.idle);
-    let own = ledgers.filter(|ledger| (ledger.id.trace, ledger.id.pid) == (cpu.trace, cpu.pid));
-    let idle = own.map(|ledger| {
+    let idle = ledgers.filter_map(|ledger| {
+        if (ledger.id.trace, ledger.id.pid) != (cpu.trace, cpu.pid) {
+            return None;
+        }
         let rows = ledger.rows.iter().filter(|row| of(row.cause));
-        sum(rows.map(|row| row.saves_ns.unwrap_or(row.time_ns)))
+        Some(sum(rows.map(|row| row.saves_ns.unwrap_or(row.time_ns))))
     });
     idle.max()
 }
@@ -121,7 +123,8 @@ fn first_workers<'a>(
     let rest_ns = beyond(main.interval_ns, loading_ns).max(1);
     let spare = if let Some(cpus) = cpus { u64::from(cpus).saturating_sub(1) } else { u64::MAX };
     let workers = loading_ns.div_ceil(rest_ns).min(spare);
-    WaitRemedy::FirstWorkers { workers: (workers > 0).then_some(workers), line, line_ns }
+    let workers = if workers > 0 { Some(workers) } else { None };
+    WaitRemedy::FirstWorkers { workers, line, line_ns }
 }
 
 fn data_remedy(main: &MainThreadReport, cpus: Option<u32>) -> Option<WaitRemedy<'_>> {
@@ -149,9 +152,10 @@ fn lock_remedy(main: &MainThreadReport) -> Option<(u64, WaitRemedy<'_>)> {
     if did.share < CAUSE_RATIO {
         return None;
     }
-    let waits = main.off_cpu.iter().filter(|of| of.reason == OffCpuReason::Lock && !of.for_data);
-    // A thread that is joined is waited for by a lock too.
-    let waits = waits.filter(|of| of.time_ns <= lock.waited_ns);
+    let waits = main.off_cpu.iter().filter(|of| {
+        // A thread that is joined is waited for by a lock too.
+        of.reason == OffCpuReason::Lock && !of.for_data && of.time_ns <= lock.waited_ns
+    });
     let at = waits.max_by_key(|of| of.time_ns).and_then(|of| of.line.as_ref());
     Some((lock.waited_ns, WaitRemedy::Lock { at, did }))
 }
@@ -182,11 +186,13 @@ fn workers_remedy<'a>(
     });
     let runs = running.map(|(line, line_ns)| (None, workers.cpu_ns, line, line_ns));
     let most = runs.into_iter().chain(waits).max_by_key(|(_, ns, ..)| *ns);
-    let most = most.filter(|(_, ns, ..)| *ns >= workers.collecting_ns);
-    let collecting = share(workers.collecting_ns);
-    let Some((did, ns, line, line_ns)) = most else {
-        let less = WaitRemedy::CollectLess { workers: now, share: collecting };
-        return if collecting >= CAUSE_RATIO { Some(less) } else { None };
+    let (did, ns, line, line_ns) = match most {
+        Some(most) if most.1 >= workers.collecting_ns => most,
+        _ => {
+            let collecting = share(workers.collecting_ns);
+            let less = WaitRemedy::CollectLess { workers: now, share: collecting };
+            return if collecting >= CAUSE_RATIO { Some(less) } else { None };
+        }
     };
     let did = OthersDid { did, share: share(ns), line, line_share: share(line_ns) };
     // One of several workers may do all the work.

@@ -55,7 +55,7 @@ pub fn saves(advice: &Advice, report: &Report) -> Option<String> {
         (None, Some(_), _) => report.judged_phase().map(PhaseReport::unhindered_ns),
         (None, None, _) => None,
     };
-    let of = whole_ns.map_or(String::new(), |whole_ns| format!(" of {}", duration(whole_ns)));
+    let of = if let Some(ns) = whole_ns { format!(" of {}", duration(ns)) } else { String::new() };
     Some(format!("up to {}{of}", duration(most_ns)))
 }
 
@@ -78,9 +78,12 @@ pub fn measured(advice: &Advice) -> Option<String> {
 /// `1,025 automatic collections took 11.6 s of CPU time and freed 145 objects.`
 fn automatic(report: &Report) -> String {
     let automatic = report.judged_causes().automatic();
-    let freed = report.judged_phase().and_then(|phase| phase.freed_objects);
-    let freed =
-        freed.map_or(String::new(), |freed| format!(" and freed {}", counted(freed, "object")));
+    let freed = match report.judged_phase() {
+        Some(&PhaseReport { freed_objects: Some(freed), .. }) => {
+            format!(" and freed {}", counted(freed, "object"))
+        }
+        _ => String::new(),
+    };
     let times = counted(automatic.count, "automatic collection");
     format!("{times} took {} of CPU time{freed}.", duration(automatic.time_ns))
 }
@@ -205,7 +208,7 @@ fn explicit_calls(report: &Report) -> AdviceText {
 
 /// Where the set-up is over, as a comment.
 fn after_set_up(report: &Report) -> &'static str {
-    let has_steps = report.phases.as_ref().is_some_and(|phases| phases.steps.is_some());
+    let has_steps = matches!(&report.phases, Some(phases) if phases.steps.is_some());
     match callback::of(report) {
         Some(callback) => callback.begin,
         None if has_steps => "after model, optimizer and data are built, before the training loop",
@@ -261,7 +264,7 @@ fn raise_threshold(report: &Report, effect: &AdviceEffect) -> AdviceText {
 
 fn planned(report: &Report) -> AdviceText {
     const STEPS: u64 = super::PLANNED_STEPS;
-    let on_ranks = Facts::of(report).is_some_and(|facts| facts.is_rank());
+    let on_ranks = matches!(Facts::of(report), Some(facts) if facts.is_rank());
     let ranks = if on_ranks { ", at the same step on every rank" } else { "" };
     AdviceText {
         action: format!("collect every {STEPS} steps only{ranks}, with gc.disable()"),
@@ -306,17 +309,18 @@ fn freeze_before_fork(report: &Report) -> AdviceText {
 }
 
 fn freeze_at_exit(report: &Report) -> AdviceText {
-    let exit =
-        report.phases.as_ref().map_or(PauseTotal::default(), |phases| phases.exit.causes.total());
-    let unseen = Facts::of(report).and_then(|facts| facts.unseen_end_ns());
-    let what = match unseen.filter(|end_ns| *end_ns > exit.time_ns) {
-        Some(end_ns) => {
+    let exit = match &report.phases {
+        Some(phases) => phases.exit.causes.total(),
+        None => PauseTotal::default(),
+    };
+    let what = match Facts::of(report).and_then(|facts| facts.unseen_end_ns()) {
+        Some(end_ns) if end_ns > exit.time_ns => {
             format!(
                 "The end of the interpreter took {} of CPU time, most of it for collections",
                 duration(end_ns)
             )
         }
-        None => format!(
+        _ => format!(
             "{} at the end of the interpreter took {} of CPU time",
             counted(exit.count, "collection"),
             duration(exit.time_ns)
@@ -377,9 +381,7 @@ fn disable(report: &Report) -> AdviceText {
 fn find_cycles(report: &Report) -> AdviceText {
     let code = super::find_cycles_command(report);
     let process = report.judged_process();
-    let interpreter = process.and_then(|process| process.interpreter.as_ref());
-    let free_threaded = interpreter.is_some_and(|interpreter| interpreter.free_threaded);
-    let how = if free_threaded {
+    let how = if process.is_some_and(ProcessReport::is_free_threaded) {
         "with a build that has the GIL, as this one lists no garbage, find the cycles"
     } else {
         "find the cycles that it frees"

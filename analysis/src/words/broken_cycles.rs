@@ -168,10 +168,10 @@ fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
             Some((of, shape))
         }
         (Some(telling), _) => Some(telling),
-        (None, class) => class,
+        (None, Some(class)) => Some(class),
+        (None, None) => kinds.first().map(|kind| (kind, CycleShape::Containers)),
     };
-    let Some((kind, shape)) = chosen.or_else(|| Some((kinds.first()?, CycleShape::Containers)))
-    else {
+    let Some((kind, shape)) = chosen else {
         return ("its garbage".to_owned(), CycleShape::Other);
     };
     let born = match kind.births.as_ref() {

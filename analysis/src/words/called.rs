@@ -33,9 +33,8 @@ fn sampled(report: &Report) -> Option<String> {
 /// The causes that probes cannot distinguish, for the process with the longest pause time.
 fn unseen(report: &Report) -> String {
     let most = report.processes.iter().max_by_key(|process| process.paused_ns);
-    let Some(each_ns) = most.and_then(|process| young_ns_each(report, process)) else {
-        return String::new();
-    };
+    let Some(process) = most else { return String::new() };
+    let Some(each_ns) = young_ns_each(report, process) else { return String::new() };
     format!(
         " Young collections took {} for each object that they traversed, which takes less than 1 µs: most \
          of the time is of what they free (large buffers), of finalizers that they call (`__del__`, callbacks of weak \

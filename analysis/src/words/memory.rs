@@ -4,7 +4,7 @@ use super::{AdviceText, places};
 use crate::advice::facts::Facts;
 use crate::advice::memory::Uncollected;
 use crate::paths;
-use crate::report::{Advice, AdviceId, Level, MemoryRise, Report};
+use crate::report::{Advice, AdviceId, Level, MemoryRise, PhaseReport, PhasesReport, Report};
 use crate::units::{bytes, counted, duration};
 use gctrace_event::CollectorKind;
 
@@ -17,7 +17,7 @@ const HEAP: &str =
 
 /// Whether a change is advised for the sake of memory.
 pub(super) fn piles_up(report: &Report) -> bool {
-    let is_short = Facts::of(report).is_some_and(|facts| facts.rises_shortly().is_some());
+    let is_short = matches!(Facts::of(report), Some(facts) if facts.rises_shortly().is_some());
     report.advice.iter().any(|advice| {
         advice.id == AdviceId::FindHolders && !is_short
             || advice.id != AdviceId::TrimHeap && advice.effect.gives_back_at_most_bytes.is_some()
@@ -45,13 +45,13 @@ pub fn memory_in_short(report: &Report) -> Option<String> {
     }
     let facts = Facts::of(report)?;
     let (why, rise) = facts.uncollected()?;
-    let freed = report.phases.as_ref().and_then(|phases| phases.exit.freed_objects);
-    let freed = if let Some(freed) = freed
-        && freed > 0
-    {
-        format!(" Collections at the exit freed {}.", counted(freed, "object"))
-    } else {
-        String::new()
+    let freed = match &report.phases {
+        Some(PhasesReport {
+            exit: PhaseReport { freed_objects: Some(freed @ 1..), .. }, ..
+        }) => {
+            format!(" Collections at the exit freed {}.", counted(*freed, "object"))
+        }
+        _ => String::new(),
     };
     Some(format!("{} while {}.{freed}", rose(&rise), reason(why, &facts)))
 }
@@ -85,7 +85,7 @@ pub fn interpreter_in_short(report: &Report) -> Option<String> {
     /// From this number of freed objects on, their time of freeing matters.
     const MUCH: u64 = 10_000;
     let process = report.judged_process()?;
-    let rises = process.trend.as_ref().is_some_and(|trend| trend.rise.is_some());
+    let rises = matches!(&process.trend, Some(trend) if trend.rise.is_some());
     if process.pauses.collected < MUCH && !rises {
         return None;
     }
@@ -119,7 +119,7 @@ fn by(facts: &Facts<'_>, call: &str) -> Option<String> {
 
 /// The first threshold, as it is set.
 fn set_threshold(facts: &Facts<'_>) -> (i32, String) {
-    let young = facts.process.settings.as_ref().map_or(0, |settings| settings.thresholds[0]);
+    let young = if let Some(known) = &facts.process.settings { known.thresholds[0] } else { 0 };
     (young, format!("gc.set_threshold({young}, ...)"))
 }
 
@@ -146,11 +146,8 @@ fn reason(why: Uncollected, facts: &Facts<'_>) -> String {
 }
 
 pub(super) fn collect_sometimes(report: &Report) -> AdviceText {
-    let Some((facts, (why, rise))) =
-        Facts::of(report).and_then(|facts| Some((facts, facts.uncollected()?)))
-    else {
-        return AdviceText::default();
-    };
+    let Some(facts) = Facts::of(report) else { return AdviceText::default() };
+    let Some((why, rise)) = facts.uncollected() else { return AdviceText::default() };
     let how = || " (--mode inject names the line)".to_owned();
     let steps = facts.steps().is_some();
     let unit = if steps { "training steps" } else { "units of work" };
@@ -228,7 +225,7 @@ pub(super) fn find_holders(report: &Report) -> AdviceText {
 }
 
 pub(super) fn trim_heap(report: &Report) -> AdviceText {
-    let kept = Facts::of(report).and_then(|facts| facts.kept_by_malloc()).map_or(0, |kept| kept);
+    let kept = Facts::of(report).and_then(|facts| facts.kept_by_malloc()).unwrap_or(0);
     let kept = bytes(kept);
     AdviceText {
         action: format!(

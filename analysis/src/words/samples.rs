@@ -2,7 +2,8 @@
 
 use crate::paths::{common_directory, place};
 use crate::report::{
-    CpuFile, CpuLine, CpuReport, Location, MainThreadReport, MeanwhileReport, OffCpuLine, Report,
+    CpuFile, CpuLine, CpuReport, Location, MainThreadReport, MeanwhileReport, OffCpuLine,
+    PhasesReport, Report,
 };
 use crate::time::{add_to, beyond, sum, times};
 use crate::units::{duration, percent};
@@ -33,7 +34,8 @@ pub fn samples_in_short(report: &Report) -> Option<String> {
         Some(main) if main.interval_ns >= LONG_NS => {
             Some(main_thread(of, main, &process, mean_step(report)))
         }
-        _ => (of.samples >= ENOUGH).then(|| cpu_by_line(of, &process)),
+        _ if of.samples >= ENOUGH => Some(cpu_by_line(of, &process)),
+        _ => None,
     }
 }
 
@@ -97,10 +99,11 @@ pub(crate) fn shown_process(report: &Report) -> Option<&CpuReport> {
     }
     let mut all = report.cpu.iter().filter_map(|cpu| Some((cpu, cpu.main_thread.as_ref()?)));
     let trains = all.clone().find(|(_, main)| main.training);
-    match trains.or_else(|| all.find(|(_, main)| main.workers.is_some())) {
-        Some((cpu, _)) => Some(cpu),
-        None => report.cpu.first(),
-    }
+    let shown = match trains {
+        Some(trains) => Some(trains),
+        None => all.find(|(_, main)| main.workers.is_some()),
+    };
+    if let Some((cpu, _)) = shown { Some(cpu) } else { report.cpu.first() }
 }
 
 fn cpu_by_line(cpu: &CpuReport, process: &str) -> String {
@@ -202,9 +205,12 @@ impl<'a> ShortPlaces<'a> {
 
 /// `, 166 ms a step`; empty if steps are unknown.
 fn mean_step(report: &Report) -> String {
-    let phases = report.phases.as_ref();
-    let mean = phases.and_then(|phases| phases.training.duration_ns.checked_div(phases.steps?));
-    if let Some(mean_ns) = mean { format!(", {} a step", duration(mean_ns)) } else { String::new() }
+    match &report.phases {
+        Some(PhasesReport { training, steps: Some(steps @ 1..), .. }) => {
+            format!(", {} a step", duration(training.duration_ns / steps))
+        }
+        _ => String::new(),
+    }
 }
 
 fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str, step: String) -> String {
@@ -241,7 +247,7 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str, step: St
             "{} {}{}{}",
             percent(wait.time_ns as f64 / whole_ns),
             waiting(wait.reason, wait.for_data),
-            places.at(wait.longest.line.as_ref().filter(|_| most)),
+            places.at(if most { wait.longest.line.as_ref() } else { None }),
             gctrace_units::if_known(meanwhile),
         ));
     }
@@ -310,8 +316,10 @@ pub fn cpu_time(cpu: &CpuReport, samples: u64) -> String {
 
 /// `at train.py:41 in step`, or text for code without a Python line.
 pub fn line(of: &CpuLine) -> String {
-    let at = |line| format!("at {}", place(line));
-    of.line.as_ref().map_or_else(|| "outside of Python".to_owned(), at)
+    match &of.line {
+        Some(line) => format!("at {}", place(line)),
+        None => "outside of Python".to_owned(),
+    }
 }
 
 /// The name of the file.

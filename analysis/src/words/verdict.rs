@@ -46,7 +46,7 @@ pub(crate) fn sentence(report: &Report) -> String {
         return hangs + &lost(report) + &cut_off(&report.traces);
     }
     let shutdown = report.pauses_of(GcReason::Shutdown);
-    let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
+    let at_shutdown_ns = if let Some(pauses) = shutdown { pauses.time_ns } else { 0 };
     if cost.is_some() && at_shutdown_ns > 0 {
         sentence += &format!(
             " The {} of collections at interpreter shutdown are not included.",
@@ -125,7 +125,7 @@ fn no_collection(report: &Report) -> String {
     // In-process, the first and the last ones are not seen.
     let in_process = |trace: &TraceReport| {
         let recorded = trace.recorded.as_ref();
-        recorded.is_some_and(|recorded| recorded.mode == RecordingMode::Inject)
+        matches!(recorded, Some(recorded) if recorded.mode == RecordingMode::Inject)
     };
     let is_certain = report.missing.every_process_examined == Some(true);
     let ran = if report.traces.iter().any(in_process) || !is_certain { "was seen" } else { "ran" };
@@ -175,17 +175,17 @@ fn times(few: u64) -> &'static str {
 /// Names one or two long pauses; these are no share.
 fn few(phases: &PhasesReport, phase: &PhaseReport, of: &str) -> String {
     let pauses = phase.pauses.count;
-    let lines = phases.lines.as_ref();
-    let explicit = lines.and_then(|lines| lines.explicit.first());
-    let explicit = explicit.filter(|line| line.pauses.count == pauses);
-    let what = match (explicit, lines.and_then(|lines| lines.own.first())) {
-        (Some(line), _) if pauses == 1 => {
-            format!("one call of gc.collect() at {}", place(&line.location))
-        }
-        (Some(line), _) => {
-            format!("{pauses} calls of gc.collect() at {}", place(&line.location))
-        }
-        (None, Some(line)) if line.pauses.count == pauses => {
+    let (explicit, own) = match &phases.lines {
+        Some(lines) => (lines.explicit.first(), lines.own.first()),
+        None => (None, None),
+    };
+
+    let what = match (explicit, own) {
+        (Some(line), _) if line.pauses.count == pauses => match pauses {
+            1 => format!("one call of gc.collect() at {}", place(&line.location)),
+            _ => format!("{pauses} calls of gc.collect() at {}", place(&line.location)),
+        },
+        (_, Some(line)) if line.pauses.count == pauses => {
             format!("triggered at {}", place(&line.location))
         }
         _ => "no share of a longer run".to_owned(),
@@ -235,13 +235,12 @@ fn at_start_up(level: Level, phases: &PhasesReport, named: bool) -> String {
 
 /// Says so if the pauses lasted far longer than their CPU time; the rest of the sentence is about the latter.
 fn overload(phase: &PhaseReport) -> String {
-    phase.overload().map_or(String::new(), |waited| {
-        format!(
-            "; by the clock {} ({} of it waited for a CPU: the machine is overloaded)",
-            duration(phase.paused_ns),
-            percent(waited)
-        )
-    })
+    let Some(waited) = phase.overload() else { return String::new() };
+    format!(
+        "; by the clock {} ({} of it waited for a CPU: the machine is overloaded)",
+        duration(phase.paused_ns),
+        percent(waited)
+    )
 }
 
 /// What the collector cost the training phase of the judged process.
@@ -381,7 +380,7 @@ fn with_cost(level: Level, cost: &GpuCost, work: Option<&GpuWorkReport>) -> Stri
         duration(cost.pauses.time_ns),
         duration(cost.longest_ns),
         hidden(cost),
-        instead.map_or(String::new(), |idle| idle.sentence()),
+        if let Some(idle) = instead { idle.sentence() } else { String::new() },
     )
 }
 
@@ -423,9 +422,12 @@ impl GpuIdle {
         for row in work.idle.iter().flat_map(|ledger| &ledger.rows) {
             add_to(causes.entry(row.cause).or_default(), row.time_ns);
         }
-        let largest = causes.into_iter().filter(|(cause, _)| *cause != IdleCause::Gc);
-        let largest = largest.max_by_key(|(_, time_ns)| *time_ns);
-        (span_ns > 0 && idle_ns > 0).then(|| Self {
+        causes.remove(&IdleCause::Gc);
+        let largest = causes.into_iter().max_by_key(|(_, time_ns)| *time_ns);
+        if span_ns == 0 || idle_ns == 0 {
+            return None;
+        }
+        Some(Self {
             ratio: idle_ns as f64 / span_ns as f64,
             cause: largest.map(|(cause, time_ns)| (cause, time_ns as f64 / idle_ns as f64)),
         })

@@ -97,7 +97,7 @@ fn change(
     };
     match remedy {
         WaitRemedy::MoreWorkers { now, enough, of_cpus, did } => {
-            let cpus = of_cpus.map_or(String::new(), |cpus| format!(" on {cpus} CPUs"));
+            let cpus = if let Some(n) = of_cpus { format!(" on {n} CPUs") } else { String::new() };
             let change = less_there(did, &at(did.line));
             (
                 format!("More workers ({enough} instead of {now}{cpus}), or {change}"),

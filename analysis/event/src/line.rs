@@ -188,7 +188,7 @@ fn push_process_name(out: &mut Vec<u8>, process: &Process) -> io::Result<()> {
 /// by the rank.
 fn process_name(process: &Process) -> String {
     let mut words = process.command.iter();
-    let program = words.next().map_or("", String::as_str);
+    let program = if let Some(program) = words.next() { program.as_str() } else { "" };
     let mut name = match process.rank {
         Some(rank) => format!("rank {rank}: "),
         None => String::new(),

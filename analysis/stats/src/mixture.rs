@@ -96,13 +96,12 @@ impl PairedDifferences {
         self.add(difference);
         if self.pairs >= FEWEST {
             let now = self.evidence(0.0);
-            self.against_none = Some(self.against_none.map_or(now, |most| most.max(now)));
+            self.against_none = Some(self.against_none.unwrap_or(now).max(now));
         }
         if let Some(now) = self.interval_now() {
-            let common = self.common.map_or(now, |before| MixtureInterval {
-                low: before.low.max(now.low),
-                high: before.high.min(now.high),
-            });
+            let before = self.common.unwrap_or(now);
+            let (low, high) = (before.low.max(now.low), before.high.min(now.high));
+            let common = MixtureInterval { low, high };
             // They miss each other if the mean has moved: then the last one says more.
             self.common = Some(if common.low <= common.high { common } else { now });
         }

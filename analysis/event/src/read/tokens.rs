@@ -216,7 +216,8 @@ impl<'a> Tokens<'a> {
                 let end = scan::bare(self.text, start).ok()?;
                 // The run that began at `start` must end there.
                 let behind = self.text.get(end)?;
-                matches!(behind, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t').then_some(end)
+                let is_end = matches!(behind, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+                if is_end { Some(end) } else { None }
             }
         }
     }

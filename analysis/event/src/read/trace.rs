@@ -202,10 +202,10 @@ impl TraceReader {
 /// Whether the other source's record of this pause was read before. gctrace joins the two while it
 /// records, unless one of them comes late.
 fn is_second_record(unpaired: Option<&mut UnpairedPauses>, pause: &Pause) -> bool {
-    let Some(unpaired) = unpaired.filter(|_| !matches!(pause.source, EventSource::Both { .. }))
-    else {
+    let Some(unpaired) = unpaired else { return false };
+    if matches!(pause.source, EventSource::Both { .. }) {
         return false;
-    };
+    }
     let is_second = unpaired.take_other(pause);
     if !is_second {
         unpaired.add(pause);
@@ -281,13 +281,13 @@ fn property<'a>(
     property: Result<TraceProperty, Problem>,
     mut report: impl FnMut(Problem),
 ) -> DecodedItem<'a> {
-    property.map_or_else(
-        |problem| {
+    match property {
+        Ok(property) => DecodedItem::Property(property),
+        Err(problem) => {
             report(problem);
             DecodedItem::Unusable
-        },
-        DecodedItem::Property,
-    )
+        }
+    }
 }
 
 /// Why an event is no record.

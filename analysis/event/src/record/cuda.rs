@@ -73,7 +73,8 @@ impl GpuApi {
         .into_iter()
         .find_map(|(prefix, api)| {
             let name = function.strip_prefix(prefix)?;
-            name.starts_with(|first: char| first.is_ascii_uppercase()).then_some((api, name))
+            let is_function = name.starts_with(|first: char| first.is_ascii_uppercase());
+            if is_function { Some((api, name)) } else { None }
         })
     }
 }

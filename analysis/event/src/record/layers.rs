@@ -41,7 +41,7 @@ declare! {
     Layers: Phase::Meta, "gctrace_layers", "memory by layer",
     pid: pid, at: at_ns, spaced: Layers, by: "--layers";
     fn check(&self) -> Result<(), &'static str> {
-        if self.rows.as_ref().is_some_and(|rows| rows.len() > Layers::MOST_ROWS) {
+        if matches!(&self.rows, Some(rows) if rows.len() > Layers::MOST_ROWS) {
             return Err("memory by layer has more layers than gctrace writes");
         }
         Ok(())

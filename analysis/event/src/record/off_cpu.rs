@@ -61,14 +61,10 @@ declare! {
     fn check(&self) -> Result<(), &'static str> {
         let mut before_ns = 0;
         for (after_ns, length_ns) in &self.times {
-            let end_ns = after_ns.checked_add(*length_ns);
-            let Some(end_ns) = end_ns.filter(|end_ns| *end_ns <= LONGEST_NS) else {
-                return Err("times of a thread off the CPU overlap");
-            };
-            if *after_ns < before_ns {
-                return Err("times of a thread off the CPU overlap");
+            match after_ns.checked_add(*length_ns) {
+                Some(end_ns @ ..=LONGEST_NS) if *after_ns >= before_ns => before_ns = end_ns,
+                _ => return Err("times of a thread off the CPU overlap"),
             }
-            before_ns = end_ns;
         }
         Ok(())
     }

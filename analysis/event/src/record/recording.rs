@@ -94,7 +94,7 @@ pub struct TraceHeader {
 /// A count that older traces state as 0 if it is unknown.
 fn known_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let count = u32::deserialize(deserializer)?;
-    Ok((count > 0).then_some(count))
+    Ok(if count > 0 { Some(count) } else { None })
 }
 
 /// The cost of one kind of probe.

@@ -27,7 +27,7 @@ pub(super) fn is_possible(item: &DecodedItem<'_>) -> bool {
 /// Starts and lengths are read.
 fn is_span(start_ns: u64, end_ns: u64) -> bool {
     let length_ns = end_ns.checked_sub(start_ns);
-    start_ns <= LONGEST_NS && length_ns.is_some_and(|length_ns| length_ns <= LONGEST_NS)
+    start_ns <= LONGEST_NS && matches!(length_ns, Some(length_ns) if length_ns <= LONGEST_NS)
 }
 
 fn is_pause(pause: &Pause) -> bool {

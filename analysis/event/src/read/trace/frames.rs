@@ -24,7 +24,7 @@ impl FrameNumbers {
         name: JsonValue<'_>,
         report: &mut impl FnMut(Problem),
     ) -> Option<FrameId> {
-        if let Some(id) = name.unsigned().and_then(|id| FrameId::try_from(id).ok()) {
+        if let Some(Ok(id)) = name.unsigned().map(FrameId::try_from) {
             return Some(id);
         }
         let is_number = name.unsigned().is_some();
@@ -92,11 +92,11 @@ pub(crate) fn stack_frame<'a>(
 /// Function, file and line of a name as we write it, `function (file:line)`; any other is all
 /// function.
 fn parts(name: &str) -> (&str, &str, Option<u32>) {
-    let place = name
-        .strip_suffix(')')
-        .and_then(|name| name.rsplit_once(" ("))
-        .and_then(|(function, place)| Some((function, place.rsplit_once(':')?)));
-    match place {
+    let place = || {
+        let (function, place) = name.strip_suffix(')')?.rsplit_once(" (")?;
+        Some((function, place.rsplit_once(':')?))
+    };
+    match place() {
         Some((function, (file, line))) if !file.is_empty() => match line.parse() {
             Ok(line) => (function, file, Some(line)),
             Err(_) => (name, "", None),

@@ -184,9 +184,7 @@ impl Analysis {
             if entry.trace == index {
                 let thread = (entry.pause.pid, entry.pause.tid);
                 entry.thread = current.thread_names.get(&thread).cloned();
-                let stack = entry.pause.stack;
-                entry.node =
-                    stack.and_then(|stack| current.frames.resolve(stack, &mut self.stacks));
+                entry.node = current.frames.known(entry.pause.stack, &mut self.stacks);
             }
         }
     }
@@ -267,8 +265,7 @@ impl Analysis {
     fn add_pause(&mut self, index: usize, pause: &Pause) {
         let process = &mut self.processes[index];
         if let Some(basis) = process.explicit(pause) {
-            let frames = &self.current.frames;
-            let node = pause.stack.and_then(|stack| frames.resolve(stack, &mut self.stacks));
+            let node = self.current.frames.known(pause.stack, &mut self.stacks);
             process.cleanup.add_collect(pause, basis, node);
         }
         process.add(pause);

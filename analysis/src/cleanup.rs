@@ -369,12 +369,12 @@ impl CleanupSums {
             );
         }
         for failed in &mut all.failed {
-            let after = all
-                .device_bytes
-                .iter()
-                .filter(|((_, at_ns), bytes)| *at_ns >= failed.at_ns && **bytes > 0);
-            let next = after.min_by_key(|((_, at_ns), _)| *at_ns);
-            failed.freed_by_next_collection_bytes = next.map(|(_, bytes)| *bytes);
+            let after = all.device_bytes.iter().filter_map(|((_, at_ns), bytes)| {
+                let is_after = *at_ns >= failed.at_ns && *bytes > 0;
+                if is_after { Some((*at_ns, *bytes)) } else { None }
+            });
+            let next = after.min_by_key(|(at_ns, _)| *at_ns);
+            failed.freed_by_next_collection_bytes = next.map(|(_, bytes)| bytes);
             failed.at_ns = failed.at_ns.saturating_sub(started_ns);
         }
         let mut sites: Vec<CleanupSite> = sites.into_values().collect();

@@ -50,12 +50,13 @@ impl FreezeWatch {
             return;
         }
         if full && let Some(traversed) = traversed(pause) {
-            let before = self
-                .left
-                .replace(pause.collected.map_or(traversed, |freed| beyond(traversed, freed)));
-            let before = before.filter(|before| *before >= SMALLEST && traversed < before / FROZEN);
+            let freed = pause.collected;
+            let left = if let Some(freed) = freed { beyond(traversed, freed) } else { traversed };
+            let before = self.left.replace(left);
             if self.after.is_none()
                 && let Some(before) = before
+                && before >= SMALLEST
+                && traversed < before / FROZEN
             {
                 self.after = Some(AfterFreeze {
                     basis: Basis::Inferred,

@@ -109,7 +109,7 @@ impl GrowthState {
         if point.objects > largest.objects {
             *largest = point;
         }
-        Some(pause.collected.map_or(objects, |freed| beyond(objects, freed)))
+        Some(if let Some(freed) = pause.collected { beyond(objects, freed) } else { objects })
     }
 
     /// The most objects that a collection traversed; `None` without any.

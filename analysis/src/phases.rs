@@ -171,7 +171,6 @@ impl<'a> JudgedRun<'a> {
             JudgedPhase::StartUp => Phase::StartUp,
             JudgedPhase::Training => Phase::Training,
         };
-
         let (mut by_node, mut without, mut all_ns) = (BTreeMap::new(), WithoutStack::default(), 0);
         let work = self.work(self.known_cpu());
         for (pause, cause, time_ns) in work {

@@ -290,6 +290,11 @@ impl TraceFrames {
         }
     }
 
+    /// The stack of this name, if there is one.
+    pub(crate) fn known(&self, name: Option<FrameId>, tree: &mut StackTree) -> Option<NodeId> {
+        self.resolve(name?, tree)
+    }
+
     /// The stack of this name. A frame that the trace does not describe counts as unreadable.
     pub(crate) fn resolve(&self, innermost: FrameId, tree: &mut StackTree) -> Option<NodeId> {
         let mut locations = Vec::new();

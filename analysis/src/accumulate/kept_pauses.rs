@@ -108,7 +108,7 @@ impl KeptPauses {
         self.pauses.extend(other.pauses.into_iter().map(|mut kept| {
             kept.trace += traces;
             kept.process = kept.process.map(|process| process + processes);
-            kept.pause.stack = kept.pause.stack.and_then(|stack| nodes.of(stack.0)).map(StackId);
+            kept.pause.stack = nodes.moved(kept.pause.stack.map(|stack| stack.0)).map(StackId);
             kept
         }));
         let dropped = other.dropped.into_iter();

@@ -242,6 +242,7 @@ impl ProcessState {
         let described = self.sums.described.as_ref();
         let undescribed = Process::default();
         let known = described.unwrap_or(&undescribed);
+        let exit = self.sums.exit.unwrap_or_default();
         let stopped_ns = self.stopped_ns().0;
         let young = &self.tally.sums.totals[reason_index(GcReason::Automatic)][0];
         ProcessReport {
@@ -290,8 +291,8 @@ impl ProcessState {
             pressure: self.pressure(observed_ns),
             allocations: self.allocations.report(tree),
             counters: self.counters.report(),
-            exit_code: self.sums.exit.and_then(|exit| exit.code),
-            exit_signal: self.sums.exit.and_then(|exit| exit.signal),
+            exit_code: exit.code,
+            exit_signal: exit.signal,
         }
     }
 

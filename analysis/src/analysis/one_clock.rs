@@ -42,7 +42,8 @@ impl Analysis {
         one.relate_profiles();
         one.relate_ranks();
         let first = self.timelines.iter().find(|timeline| timeline.trace == one.base);
-        one.base_unix_ns = one.unix_of((one.base, first.map_or(0, |timeline| timeline.pid)));
+        let pid = if let Some(first) = first { first.pid } else { 0 };
+        one.base_unix_ns = one.unix_of((one.base, pid));
         one
     }
 }

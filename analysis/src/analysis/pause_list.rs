@@ -5,6 +5,7 @@
 use super::Analysis;
 use crate::accumulate::kept_pauses::{KeptPause, KeptPauses};
 pub use crate::accumulate::kept_pauses::{ListedPause, StackId};
+use crate::accumulate::process::ProcessState;
 use crate::report::{Location, PauseTotal};
 use crate::time::{after, beyond, duration_ns};
 use std::collections::HashMap;
@@ -104,7 +105,9 @@ impl Analysis {
     pub fn pause_list(&mut self, clock: &CommonClock, most: usize) -> PauseList {
         let mut list = PauseList::default();
         for (index, trace) in self.traces.iter().enumerate() {
-            let ended_ns = trace.end.as_ref().map_or(0, |end| end.ended_ns).max(trace.last_ns());
+            let last_ns = trace.last_ns();
+            let ended_ns =
+                if let Some(end) = &trace.end { end.ended_ns.max(last_ns) } else { last_ns };
             list.duration_ns = list.duration_ns.max(clock.after_first(index, ended_ns));
         }
         if let Some(kept) = &mut self.kept_pauses {
@@ -114,11 +117,10 @@ impl Analysis {
         let mut places: HashMap<PausedProcess, usize> = HashMap::new();
         for KeptPause { trace, process, pause, .. } in &kept.pauses {
             let process = process.and_then(|process| self.processes.get(process));
-            let of_trace = self.traces.get(*trace).and_then(|trace| trace.rank());
             let process = PausedProcess {
                 trace: *trace,
                 pid: process.map(|process| process.sums.pid),
-                rank: process.and_then(|process| process.sums.rank()).or(of_trace),
+                rank: self.rank_in(*trace, process),
             };
             let place = *places.entry(process).or_insert_with(|| {
                 list.processes.push(process);
@@ -137,16 +139,23 @@ impl Analysis {
         list
     }
 
+    /// The rank of a process of a trace, or else of the trace.
+    fn rank_in(&self, trace: usize, process: Option<&ProcessState>) -> Option<u32> {
+        match process {
+            Some(process) if process.sums.rank().is_some() => process.sums.rank(),
+            _ => self.traces.get(trace)?.rank(),
+        }
+    }
+
     /// Memory of the processes with at least two known values over time.
     pub fn memory_lists(&self, clock: &CommonClock) -> Vec<ProcessMemoryList> {
         let lists = self.processes.iter().map(|process| {
             let trace = process.trace;
-            let of_trace = self.traces.get(trace).and_then(|trace| trace.rank());
             let [resident, on_devices] = process.sums.leaks.memory().map(|mut samples| {
                 samples.iter_mut().for_each(|(at_ns, _)| *at_ns = clock.after_first(trace, *at_ns));
                 samples
             });
-            let rank = process.sums.rank().or(of_trace);
+            let rank = self.rank_in(trace, Some(process));
             let process = PausedProcess { trace, pid: Some(process.sums.pid), rank };
             ProcessMemoryList { process, resident, on_devices }
         });

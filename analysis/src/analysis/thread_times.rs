@@ -14,8 +14,7 @@ use std::collections::HashMap;
 
 impl Analysis {
     pub(super) fn add_samples(&mut self, samples: &CpuSamples) {
-        let frames = &self.current.frames;
-        let node = samples.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
+        let node = self.current.frames.known(samples.stack, &mut self.stacks);
         let index = self.index_at(samples.pid, samples.at_ns);
         let process = &mut self.processes[index];
         process.see_at_work(samples.at_ns, samples.until_ns);
@@ -28,8 +27,7 @@ impl Analysis {
     }
 
     pub(super) fn add_off_cpu(&mut self, off: &OffCpu) {
-        let frames = &self.current.frames;
-        let node = off.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
+        let node = self.current.frames.known(off.stack, &mut self.stacks);
         let for_data = node.is_some_and(|node| is_for_data(off.reason, self.stacks.frames(node)));
         let index = self.index_at(off.pid, off.at_ns);
         let process = &mut self.processes[index];

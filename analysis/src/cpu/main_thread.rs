@@ -170,8 +170,8 @@ impl MainThread {
     fn packages(&self, tree: &StackTree) -> Vec<PackageSamples> {
         let mut by_package: BTreeMap<String, f64> = BTreeMap::new();
         for (node, samples) in &self.activity.ran {
-            let line = node.and_then(|node| tree.frames(node).next());
-            if let Some(package) = line.and_then(|line| package(&line.file)) {
+            let package = || package(&tree.frames((*node)?).next()?.file);
+            if let Some(package) = package() {
                 *by_package.entry(package).or_default() += samples;
             }
         }

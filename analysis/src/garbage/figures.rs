@@ -83,13 +83,13 @@ impl GarbageSums {
     fn born(&self) -> Vec<(&str, BirthLine)> {
         let mut lines = Vec::new();
         for (born, sums) in self.kinds.ranked() {
-            let location = Location {
-                library: paths::is_library(if_known(born.file.as_deref())),
-                file: if_known(born.file.clone()),
-                function: if_known(born.function.clone()),
-                line: born.line,
-            };
             if sums.births > 0 {
+                let location = Location {
+                    library: paths::is_library(if_known(born.file.as_deref())),
+                    file: if_known(born.file.clone()),
+                    function: if_known(born.function.clone()),
+                    line: born.line,
+                };
                 let line = BirthLine { location, samples: sums.births };
                 lines.push((born.type_name.as_str(), line));
             }
@@ -211,10 +211,11 @@ impl ReportView<'_> {
             Basis::Measured if self.of_cycles() <= 1.0 => Basis::Measured,
             _ => Basis::Inferred,
         };
+        let per_step = PerStep { basis, mean: 0.0, constant: true };
         let mut main = MainCycles {
             cycles: Vec::new(),
             ratio: 0.0,
-            per_step: all.is_some().then_some(PerStep { basis, mean: 0.0, constant: true }),
+            per_step: if all.is_some() { Some(per_step) } else { None },
             per_s: Some(0.0),
             basis,
             sentence: String::new(),
@@ -224,8 +225,10 @@ impl ReportView<'_> {
             let (Some(cycle), true) = (cycles.get(index), goes_on) else { break };
             main.cycles.push(index);
             main.ratio = (main.ratio + share).min(1.0);
-            let per_s = cycle.estimate.and_then(|estimate| estimate.per_s);
-            main.per_s = main.per_s.zip(per_s).map(|(sum, rate)| sum + rate);
+            main.per_s = match (main.per_s, cycle.estimate) {
+                (Some(sum), Some(GarbageEstimate { per_s: Some(rate), .. })) => Some(sum + rate),
+                _ => None,
+            };
             if let (Some(sum), Some(per_step)) = (main.per_step.as_mut(), cycle.per_step) {
                 sum.mean += per_step.mean;
                 sum.constant &= per_step.constant;

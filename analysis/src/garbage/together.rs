@@ -96,12 +96,13 @@ fn estimates(
     other: Option<GarbageEstimate>,
 ) -> Option<GarbageEstimate> {
     let (one, other) = (one?, other?);
+    let both = |one: Option<f64>, other: Option<f64>| Some(one? + other?);
     Some(GarbageEstimate {
         basis: match (one.basis, other.basis) {
             (Basis::Measured, Basis::Measured) => Basis::Measured,
             _ => Basis::Inferred,
         },
         count: one.count.saturating_add(other.count),
-        per_s: one.per_s.zip(other.per_s).map(|(one, other)| one + other),
+        per_s: both(one.per_s, other.per_s),
     })
 }

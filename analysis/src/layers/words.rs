@@ -69,7 +69,8 @@ pub fn marks(layer: &LayerReport) -> String {
         LayerMark::NotCalled => Some("not called".to_owned()),
         LayerMark::Rest | LayerMark::NoLayer => None,
     });
-    let calls = (is_one(layer) && layer.calls > 1).then(|| format!("{} calls", count(layer.calls)));
+    let is_many = is_one(layer) && layer.calls > 1;
+    let calls = if is_many { Some(format!("{} calls", count(layer.calls))) } else { None };
     let tied = layer.tied.clone();
     marks.chain(calls).chain(tied).collect::<Vec<String>>().join("; ")
 }

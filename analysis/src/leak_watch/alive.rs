@@ -95,7 +95,7 @@ impl<K: Copy + Ord> AliveByLine<K> {
             None => line.1.per_s,
         };
         lines.sort_by(|one, other| weight(other).total_cmp(&weight(one)));
-        let least = lines.first().map_or(0.0, weight) * NOTABLE;
+        let least = if let Some(first) = lines.first() { weight(first) * NOTABLE } else { 0.0 };
         lines.retain(|line| weight(line) >= least);
         lines
     }

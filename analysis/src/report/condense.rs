@@ -38,11 +38,9 @@ impl Report {
         idle.sort_by_key(|ledger| (Reverse(ledger.idle_ns), ledger.id.trace));
         let outliers = jobs().flat_map(|job| &job.spread);
         let outliers = outliers.flat_map(|spread| &spread.outliers);
-        let damaged = self.traces.iter().enumerate().filter(|(_, trace)| {
-            trace.damage.is_some()
-                || trace.cut_at.is_some()
-                || matches!(trace.lost, Some(lost) if lost > 0)
-        });
+        let damaged = self.traces.iter().enumerate();
+        let damaged = damaged
+            .filter_map(|(index, trace)| if trace.is_incomplete() { Some(index) } else { None });
         let paused = self.traces.iter().enumerate();
         let mut costs: BTreeMap<usize, (u64, u64)> =
             paused.map(|(index, trace)| (index, (0, trace.pauses.time_ns))).collect();
@@ -58,7 +56,7 @@ impl Report {
             .chain(self.phases.iter().map(|phases| phases.trace))
             .chain(idle.into_iter().map(|ledger| ledger.id.trace).take(DESCRIBED_TRACES / 4))
             .chain(outliers.filter_map(|rank| usize::try_from(rank.trace).ok()))
-            .chain(damaged.map(|(index, _)| index).take(DESCRIBED_TRACES / 4))
+            .chain(damaged.take(DESCRIBED_TRACES / 4))
             .chain(costly.into_iter().map(|(index, _)| index));
         let mut kept = BTreeSet::new();
         for index in in_order {

@@ -182,6 +182,13 @@ pub struct ProcessReport {
     pub exit_signal: Option<i32>,
 }
 
+impl TraceReport {
+    /// Whether events at its end or within it are missing.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.cut_at.is_some() || self.damage.is_some() || matches!(self.lost, Some(1..))
+    }
+}
+
 impl ProcessReport {
     /// Whether its interpreter is known to have no GIL.
     pub(crate) fn is_free_threaded(&self) -> bool {

@@ -32,12 +32,13 @@ impl Analysis {
 
     /// Facts that bounds of pauses depend on, in addition to a timeline.
     pub(super) fn bounds_context(&self) -> impl Fn(&Timeline) -> BoundsContext {
-        let attached = self.processes.iter().filter(|process| {
-            let described = process.sums.described.as_ref();
-            matches!(described, None | Some(Process { origin: ProcessOrigin::Attached, .. }))
+        let attached = self.processes.iter().filter_map(|process| match process.sums.described {
+            None | Some(Process { origin: ProcessOrigin::Attached, .. }) => {
+                Some((process.trace, process.sums.pid))
+            }
+            _ => None,
         });
-        let attached: HashSet<(usize, u32)> =
-            attached.map(|process| (process.trace, process.sums.pid)).collect();
+        let attached: HashSet<(usize, u32)> = attached.collect();
         move |timeline| {
             let trace = self.traces.get(timeline.process_trace);
             let end = trace.and_then(|trace| trace.end.as_ref());

@@ -148,7 +148,8 @@ impl Live {
         if let Record::Pressure(pressure) = record {
             self.processes.forget_ended(pressure.at_ns);
         }
-        if let Some(process) = head.pid.and_then(|pid| self.processes.at(pid, at_ns)) {
+        let Some(pid) = head.pid else { return };
+        if let Some(process) = self.processes.at(pid, at_ns) {
             process.record(record, &self.places);
         }
     }

@@ -163,9 +163,10 @@ impl TimelineCollector {
     /// Adds an operation, in any order; its process and its call are determined when all records
     /// were added.
     pub fn add_op(&mut self, op: &GpuOp) {
-        let collective = op.collective.as_deref();
-        let group = collective.and_then(Communicator::name);
-        let sequence = collective.and_then(|collective| collective.sequence);
+        let (group, sequence) = match op.collective.as_deref() {
+            Some(collective) => (Communicator::name(collective), collective.sequence),
+            None => (None, None),
+        };
         let stream = Stream { device: Some(op.device), number: op.stream };
         self.ops.push(RawOp {
             op: Op {

@@ -103,7 +103,6 @@ impl WithoutPauses {
         let jobs = || work.ranks.iter().flat_map(|ranks| &ranks.jobs);
         let ranks = jobs().flat_map(|job| &job.ranks);
         let ranks: HashSet<(u64, u32)> = ranks.map(|rank| (rank.trace, rank.pid)).collect();
-
         let of_jobs = jobs().filter_map(|job| {
             let pauses = job.pauses.as_ref()?;
             let twice_ns = times(pauses.all_standard_error_ns?, 2);

@@ -220,8 +220,9 @@ impl IdleCause {
 impl IdlePart {
     /// Times by cause, the longest first; causes without any are left out.
     pub(crate) fn sorted(times: impl IntoIterator<Item = (IdleCause, u64)>) -> Vec<Self> {
-        let parts = times.into_iter().filter(|(_, time_ns)| *time_ns > 0);
-        let mut parts: Vec<Self> = parts.map(|(cause, time_ns)| Self { cause, time_ns }).collect();
+        let parts = times.into_iter().map(|(cause, time_ns)| Self { cause, time_ns });
+        let mut parts: Vec<Self> = parts.collect();
+        parts.retain(|part| part.time_ns > 0);
         parts.sort_by_key(|part| (Reverse(part.time_ns), part.cause));
         parts
     }

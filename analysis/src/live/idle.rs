@@ -291,9 +291,10 @@ impl DeviceIdle {
             // A slow launch.
             ready_ns = until_ns;
         }
-        let functions = self.functions.iter();
-        let functions = functions.filter(|(start, end)| *start < until_ns && *end > from_ns);
-        let functions = functions.map(|(start, end)| (*start.max(&from_ns), *end.min(&until_ns)));
+        let functions = self.functions.iter().filter_map(|(start, end)| {
+            let is_within = *start < until_ns && *end > from_ns;
+            if is_within { Some(((*start).max(from_ns), (*end).min(until_ns))) } else { None }
+        });
         let functions: Vec<(u64, u64)> = functions.collect();
         let mut function_ns = 0;
         if let Some((start_ns, _)) = functions.first().copied()

@@ -126,9 +126,10 @@ pub(crate) fn report(
         let timeline = timeline.whole();
         let timeline = timeline.as_ref();
         let circumstances = context(timeline);
-        let Some(pauses) = bounds(timeline, circumstances).filter(|bound| !bound.is_empty()) else {
+        let Some(pauses) = bounds(timeline, circumstances) else { continue };
+        if pauses.is_empty() {
             continue;
-        };
+        }
         let sum = BoundsSum::of(pauses.iter());
         bounded.push(ProcessBounds {
             trace: timeline.trace,

@@ -179,9 +179,10 @@ impl Communicators {
         };
         let kind = |(shape, mut indices): (Option<CollectiveShape>, Vec<usize>)| {
             indices.sort_by_key(|at| Reverse(waits_ns[*at]));
+            let (size, stride) = shape.unzip();
             CommunicatorKind {
-                size: shape.map(|(size, _)| size),
-                stride: shape.and_then(|(_, stride)| stride),
+                size,
+                stride: stride.flatten(),
                 communicators: indices.len() as u64,
                 waits: waits(&indices),
                 longest: indices

@@ -20,7 +20,7 @@ pub use report::{
 
 use self::figures::Sides;
 use crate::report::{
-    Basis, HeapTrend, PhasesReport, ProcessReport, Report, TrainingMark, TrainingPart,
+    Basis, HeapTrend, PhasesReport, ProcessReport, Report, TraceReport, TrainingMark, TrainingPart,
     TrainingSeries, TurnFigures,
 };
 use crate::time::sum;
@@ -34,7 +34,7 @@ pub fn compare(before: &[Report], after: &[Report]) -> Comparison {
     let is_same_part = is_same_part(before.iter().chain(after));
     // The whole of each run, where phases are not the same part of it.
     let whole = |reports: &[Report]| -> Vec<Option<TrainingSeries>> {
-        reports.iter().map(|report| (!is_same_part).then(|| whole_run(report))).collect()
+        reports.iter().map(|run| if is_same_part { None } else { Some(whole_run(run)) }).collect()
     };
     let (whole_before, whole_after) = (whole(before), whole(after));
     let of_side = |reports: &[Report], whole: &[Option<TrainingSeries>]| {
@@ -228,11 +228,7 @@ fn whole_run(report: &Report) -> TrainingSeries {
             ..TrainingPart::default()
         },
         None => TrainingPart {
-            duration_ns: if let Some(trace) = report.traces.first() {
-                trace.duration_ns
-            } else {
-                0
-            },
+            duration_ns: report.traces.first().map_or(0, |trace| trace.duration_ns),
             paused_cpu_ns: Some(0),
             ..TrainingPart::default()
         },
@@ -251,14 +247,17 @@ fn compared(report: &Report, whole: Option<&TrainingSeries>) -> ComparedRun {
     let steps = series.map(TrainingSeries::steps).filter(|steps| *steps > 0);
     let training_ns = sum(parts().map(|part| part.duration_ns));
     let paused_ns = sum(parts().map(|part| part.paused_ns));
-    let trace = report.traces.first();
+    let (started_unix_ns, git_commit) = match report.traces.first() {
+        Some(trace) => (trace.started_unix_ns, trace.git_commit.clone()),
+        None => (None, None),
+    };
     let lengths: Vec<f64> = parts()
         .filter(|part| part.steps > 0)
         .map(|part| float(part.duration_ns) / float(part.steps))
         .collect();
     ComparedRun {
-        started_unix_ns: trace.and_then(|trace| trace.started_unix_ns),
-        git_commit: trace.and_then(|trace| trace.git_commit.clone()),
+        started_unix_ns,
+        git_commit,
         step_mean_ns: steps.map(|steps| float(training_ns) / float(steps)),
         step_sd_ns: gctrace_stats::standard_deviation(&lengths),
         gc_ratio: ratio(paused_ns, training_ns),
@@ -311,13 +310,7 @@ fn notes<'a>(
         Some(series) => series.parts.len() < FEWEST,
         None => false,
     };
-    let incomplete = |report: &Report| {
-        report.traces.iter().any(|trace| {
-            trace.cut_at.is_some()
-                || trace.damage.is_some()
-                || matches!(trace.lost, Some(lost) if lost > 0)
-        })
-    };
+    let incomplete = |report: &Report| report.traces.iter().any(TraceReport::is_incomplete);
     let found = [
         (ComparisonNote::NoTraining, !runs().all(known)),
         (ComparisonNote::NoSteps, per == RateUnit::Second && !runs().all(RunFacts::has_steps)),

@@ -4,7 +4,6 @@ use super::RunFacts;
 use super::report::{LineChange, LineComparison, RateUnit};
 use crate::report::{LinesReport, Location};
 use gctrace_stats::float;
-
 use std::collections::BTreeMap;
 
 /// Lines in a comparison.
@@ -82,10 +81,10 @@ fn lines<'a>(runs: &[RunFacts<'a>], per: RateUnit) -> Option<(SideLines<'a>, f64
         let lines: &'a LinesReport = run.phases?.lines.as_ref()?;
         let whole = run.training_units(per).filter(|whole| *whole > 0.0)?;
         let share = |time_ns: u64| float(time_ns) / whole / float(runs.len() as u64);
-        if lines.own_total > lines.own.len() as u64 {
-            if let Some(last_ns) = lines.own.iter().map(|line| line.pauses.time_ns).min() {
-                least = least.max(share(last_ns));
-            }
+        if lines.own_total > lines.own.len() as u64
+            && let Some(last_ns) = lines.own.iter().map(|line| line.pauses.time_ns).min()
+        {
+            least = least.max(share(last_ns));
         }
         for line in &lines.own {
             let location = &line.location;

@@ -87,10 +87,11 @@ impl TuneReport {
     /// The setting that most likely takes the least time, of the settings that were run. With few runs the time of
     /// collections says more than the rest, as that varies by chance.
     pub fn guess(&self) -> Option<&TunedSetting> {
-        let run = self.settings.iter().skip(1).filter(|setting| setting.pairs > 0);
-        run.filter_map(|setting| Some((setting, self.likely_ns(setting)?)))
-            .min_by(|(_, one), (_, other)| one.total_cmp(other))
-            .map(|(setting, _)| setting)
+        let run = self.settings.iter().skip(1).filter_map(|setting| {
+            let likely_ns = self.likely_ns(setting)?;
+            if setting.pairs > 0 { Some((setting, likely_ns)) } else { None }
+        });
+        run.min_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(setting, _)| setting)
     }
 
     /// The guess, where none is proven, if its gain is worth a setting and its interval lies mostly below 0.
@@ -109,7 +110,7 @@ impl TuneReport {
         const HALF: f64 = 3.0;
         let parts = |one: &TunedSetting| {
             let all = one.time(self.measure)? as f64;
-            let collecting = one.pause_ns.map_or(0.0, |ns| ns as f64).min(all);
+            let collecting = if let Some(ns) = one.pause_ns { (ns as f64).min(all) } else { 0.0 };
             Some((collecting, all - collecting, one.pairs as f64))
         };
         let (collecting, others, runs) = parts(setting)?;

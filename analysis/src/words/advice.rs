@@ -410,8 +410,8 @@ fn break_cycles(report: &Report) -> AdviceText {
             risk: broken_cycles::RISK.to_owned(),
         };
     }
-    let garbage = report.judged_process().and_then(|process| process.garbage.as_ref());
-    let Some(garbage) = garbage else { return AdviceText::default() };
+    let Some(process) = report.judged_process() else { return AdviceText::default() };
+    let Some(garbage) = &process.garbage else { return AdviceText::default() };
     let (why, code) = match &garbage.verdict {
         Some(main) => (broken_cycles::why(main), broken_cycles::code(garbage, main)),
         None => (

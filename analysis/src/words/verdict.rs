@@ -119,9 +119,10 @@ fn undetermined(traces: &[TraceReport]) -> String {
 }
 
 fn no_collection(report: &Report) -> String {
-    let ours = report.traces.iter();
-    let ours = ours.filter(|trace| trace.recorded_by.is_some());
-    let recorded = duration(sum(ours.map(|trace| trace.duration_ns)));
+    let ours = report.traces.iter().filter_map(|trace| {
+        if trace.recorded_by.is_some() { Some(trace.duration_ns) } else { None }
+    });
+    let recorded = duration(sum(ours));
     // In-process, the first and the last ones are not seen.
     let in_process = |trace: &TraceReport| {
         let recorded = trace.recorded.as_ref();
@@ -179,7 +180,6 @@ fn few(phases: &PhasesReport, phase: &PhaseReport, of: &str) -> String {
         Some(lines) => (lines.explicit.first(), lines.own.first()),
         None => (None, None),
     };
-
     let what = match (explicit, own) {
         (Some(line), _) if line.pauses.count == pauses => match pauses {
             1 => format!("one call of gc.collect() at {}", place(&line.location)),

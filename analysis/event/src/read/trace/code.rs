@@ -141,12 +141,11 @@ pub(super) fn overhead(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
     let thread = id(event.pid).zip(id(event.tid).filter(|tid| *tid != 0));
     let start_ns = event.ts.us_as_ns().ok_or(DecodeError::Other)?;
     let length_ns = event.dur.us_as_ns().ok_or(DecodeError::Other)?;
-    let name = event.name.text().filter(|name| name.len() <= NAME_BYTES);
     Ok(Record::HostCode(HostCode {
         pid: thread.map(|(pid, _)| pid),
         tid: thread.map(|(_, tid)| tid),
         kind: HostCodeKind::Overhead,
-        name: name.ok_or(DecodeError::Other)?.into_owned(),
+        name: name(event)?,
         start_ns,
         end_ns: gctrace_units::after(start_ns, length_ns),
     }))
@@ -161,9 +160,15 @@ fn thread_span(event: &ChromeEvent<'_>) -> Option<((u32, u32), (u64, u64))> {
 
 fn code(event: &ChromeEvent<'_>, kind: HostCodeKind) -> Result<HostCode, DecodeError> {
     let ((pid, tid), (start_ns, end_ns)) = thread_span(event).ok_or(DecodeError::Other)?;
-    let name = event.name.text().filter(|name| name.len() <= NAME_BYTES);
-    let name = name.ok_or(DecodeError::Other)?.into_owned();
+    let name = name(event)?;
     Ok(HostCode { pid: Some(pid), tid: Some(tid), kind, name, start_ns, end_ns })
+}
+
+fn name(event: &ChromeEvent<'_>) -> Result<String, DecodeError> {
+    match event.name.text() {
+        Some(name) if name.len() <= NAME_BYTES => Ok(name.into_owned()),
+        _ => Err(DecodeError::Other),
+    }
 }
 
 /// Whether a name may belong to a function of the program, by its first characters.

@@ -74,11 +74,13 @@ fn call(event: &ChromeEvent<'_>, layer: CudaLayer) -> Result<CudaCall, Problem> 
         match key {
             b"stream" => call.stream = value.unsigned(),
             b"bytes" => call.bytes = value.unsigned(),
-            b"correlation" => call.correlation = value.unsigned().filter(|id| *id != 0),
+            b"correlation" => call.correlation = correlation(value),
             b"grid" => call.grid = value.parse().ok(),
             b"error" => {
-                let code = value.signed().and_then(|code| i32::try_from(code).ok());
-                call.error = code.filter(|code| *code != 0);
+                call.error = match value.signed().map(i32::try_from) {
+                    Some(Ok(code)) if code != 0 => Some(code),
+                    _ => None,
+                };
             }
             _ => {}
         }
@@ -149,6 +151,11 @@ fn number(value: JsonValue<'_>) -> Option<u64> {
     value.unsigned()
 }
 
+/// 0 means that there is none.
+fn correlation(value: JsonValue<'_>) -> Option<u64> {
+    value.unsigned().filter(|id| *id != 0)
+}
+
 fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
     let (start_ns, end_ns) = extent(event)?;
     let mut op = GpuOp {
@@ -166,7 +173,7 @@ fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
         match key {
             b"device" => device = id(value).or(device),
             b"stream" => stream = number(value).or(stream),
-            b"correlation" => op.correlation = number(value).filter(|id| *id != 0),
+            b"correlation" => op.correlation = correlation(value),
             b"bytes" => op.bytes = number(value),
             b"process" => op.pid = id(value),
             b"Collective name" => {
@@ -199,7 +206,7 @@ fn sync(event: &ChromeEvent<'_>) -> Result<GpuSync, DecodeError> {
         stream: argument("stream"),
         start_ns,
         end_ns,
-        correlation: argument("correlation").filter(|id| *id != 0),
+        correlation: correlation(event.args.member("correlation")),
         event_stream: argument("wait_on_stream"),
         event_correlation: argument("wait_on_cuda_event_record_corr_id"),
     })

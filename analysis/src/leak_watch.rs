@@ -265,10 +265,10 @@ fn climbs(points: &[(f64, f64)]) -> bool {
     let rise = last.1 - first.1;
     let from_s = last.0 - (last.0 - first.0) * LAST_SHARE;
     let late = points.get(points.partition_point(|(at_s, _)| *at_s < from_s)..);
-    let late_rise = late.and_then(|late| Some(late.last()?.1 - late.first()?.1));
+    let late_rise = || Some(late?.last()?.1 - late?.first()?.1);
     let values: Vec<f64> = points.iter().map(|point| point.1).collect();
     rise >= last.1 * BY_HALF
-        && matches!(late_rise, Some(late) if late >= rise * LAST_PART)
+        && matches!(late_rise(), Some(late) if late >= rise * LAST_PART)
         && points.len() as u64 >= FEWEST_TO_DENY
         && matches!(mann_kendall(&values), Some(p_value) if p_value < SIGNIFICANT)
 }

@@ -212,7 +212,7 @@ where
         rows().flatten().map(value).collect()
     } else {
         // A time is never unknown; a null in its place would shift all others.
-        rows().map(|one| one.map_or_else(T::T::default, &value)).collect()
+        rows().map(|one| if let Some(one) = one { value(one) } else { T::T::default() }).collect()
     };
     let levels: Vec<i16> = rows().map(|one| i16::from(one.is_some())).collect();
     let levels = if nullable { Some(levels.as_slice()) } else { None };

@@ -11,8 +11,8 @@ pub(crate) fn us_to_ns(text: &[u8]) -> Option<u64> {
         Some(point) => (text.get(..point)?, text.get(point + 1..)?),
         None => (text, &b""[..]),
     };
-    let exact = digits(whole).and_then(|us| Some((us, thousandths(fraction)?)));
-    let Some((us, ns)) = exact else { return us_exponent_to_ns(text) };
+    let exact = || Some((digits(whole)?, thousandths(fraction)?));
+    let Some((us, ns)) = exact() else { return us_exponent_to_ns(text) };
     if us <= MAX_US { Some(us * 1000 + ns) } else { None }
 }
 

@@ -264,6 +264,24 @@ static __always_inline void loop_returns(u32 tid, const struct sampled_thread *t
 	begin_turn(loop, thread, now);
 }
 
+/* A thread gets the CPU again, and perhaps returns to a loop. */
+static __always_inline void back_on_cpu(u32 tid, struct sampled_thread *thread, u64 now)
+{
+	u64 start = thread->off_cpu_ns;
+
+	enter_cpu(tid, thread, now);
+	loop_returns(tid, thread, start, now);
+}
+
+/* The current thread runs: it may have come back unseen. */
+static __always_inline void came_back(u32 tid, struct sampled_thread *thread, u64 now)
+{
+	u64 start = thread->off_cpu_ns, back = came_back_unseen(tid, thread, bpf_get_current_task_btf(), now);
+
+	if (back)
+		loop_returns(tid, thread, start, back);
+}
+
 /* The current thread enters a system call in which a loop looks for input. */
 static __always_inline void loop_looks(struct pt_regs *registers, u64 number)
 {
@@ -283,6 +301,8 @@ static __always_inline void loop_looks(struct pt_regs *registers, u64 number)
 	if (!loop || !thread || thread->pid != pid)
 		return;
 	now = bpf_ktime_get_ns();
+	/* its last wait belongs to the turn that ends here */
+	came_back(tid, thread, now);
 	if (!loop->reads || (!loop->header && now - loop->begin_ns >= SAME_MESSAGE_NS))
 		end_turn(&key, loop, thread, now);
 	if (loop->reads) {
@@ -294,24 +314,6 @@ static __always_inline void loop_looks(struct pt_regs *registers, u64 number)
 	loop->entered = 1;
 	count(COUNTER_LOOKS);
 	count_many(COUNTER_LOOK_NS, bpf_ktime_get_ns() - now);
-}
-
-/* A thread gets the CPU again, and perhaps returns to a loop. */
-static __always_inline void back_on_cpu(u32 tid, struct sampled_thread *thread, u64 now)
-{
-	u64 start = thread->off_cpu_ns;
-
-	enter_cpu(tid, thread, now);
-	loop_returns(tid, thread, start, now);
-}
-
-/* The current thread runs: it may have come back unseen. */
-static __always_inline void came_back(u32 tid, struct sampled_thread *thread, u64 now)
-{
-	u64 start = thread->off_cpu_ns, back = came_back_unseen(tid, thread, bpf_get_current_task_btf(), now);
-
-	if (back)
-		loop_returns(tid, thread, start, back);
 }
 
 /* A system call is entered, by any thread of the machine: attached only while a loop looks whether there is input, as

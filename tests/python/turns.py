@@ -143,11 +143,11 @@ def on_pool():
         LENGTHS.append(now() - start)
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        # a thread has a place from its first long wait on
+        # a place counts once gctrace knows the stack of its first wait
         for _ in range(UNTIL_SEEN):
             for handed in [pool.submit(work, None) for _ in range(2)]:
                 handed.result()
-            time.sleep(0.005)
+            time.sleep(0.1)
         for cause in ROUNDS * CAUSES:
             pool.submit(work, cause).result()
             time.sleep(0.003)

@@ -5,13 +5,13 @@ use crate::stacks::{MovedNodes, NodeId, StackTree};
 use crate::time::{duration_ns, sum};
 use gctrace_event::Allocations;
 use gctrace_stats::ratio;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 
 /// Allocations of the interpreter (`--alloc`), estimated from allocation windows or counted
 /// exactly.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AllocationsReport {
     /// Whether every allocation was counted, by the injected library. There are then no windows and
     /// no sampling error, and `cost_ratio` and `budget_ratio` have no meaning.
@@ -43,7 +43,8 @@ pub struct AllocationsReport {
 }
 
 /// The share of one size class.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeClass {
     /// Largest size of the class, in bytes; `null` for allocations of unknown size.
     pub up_to_bytes: Option<u64>,
@@ -52,7 +53,8 @@ pub struct SizeClass {
 }
 
 /// A Python line that allocates, with its share of the sampled allocations.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AllocatingLine {
     /// The innermost line outside the standard library and installed packages.
     pub location: Location,

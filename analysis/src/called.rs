@@ -5,16 +5,16 @@ use crate::figure::Location;
 use crate::stacks::{MovedNodes, NodeId, StackTree};
 use crate::time::add_to;
 use gctrace_event::{Called, CalledKind};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A function of the program that collections call. Its time is in no figure about pauses.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CalledReport {
     /// `finalizer` (`__del__`, a callback of a weak reference, a generator that is closed), within
     /// collections, or `callback` (a function in `gc.callbacks`), before and after them.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub kind: CalledKind,
     /// The function, at its first line; `null` if it is unknown, or if it stands for several functions.
     pub function: Option<Location>,

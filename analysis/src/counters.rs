@@ -7,11 +7,11 @@ use crate::figure::{Basis, PauseTotal};
 use crate::time::{add_to, beyond};
 use gctrace_event::{Counter, Pause, ProcessCounters};
 use gctrace_stats::ratio;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Performance counters inside pauses and outside. Counters that were not recorded are absent.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CountersReport {
     /// Basis of the figures outside pauses: inferred, as the whole process minus its pauses. Pauses
     /// without a value (`inside_pauses` < `pauses`) count as outside.
@@ -44,10 +44,11 @@ pub struct CountersReport {
 }
 
 /// One performance counter. Values are counts; `task-clock` and `cpu-clock` are in ns.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CounterReport {
     /// Name of the counter in `perf list`.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub name: Counter,
     /// Sum over the pauses with a value.
     pub inside: u64,

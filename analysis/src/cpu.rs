@@ -14,13 +14,13 @@ use crate::stacks::{MovedNodes, NodeId, StackTree};
 use crate::time::{add_to, sum};
 use gctrace_event::CpuSamples;
 use gctrace_stats::ratio;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the threads of a process executed, by samples; measured. A thread that waits has none. Shares are
 /// of `samples`; as CPU time a sample is 1 / `hertz` s.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuReport {
     /// Index of the trace in `traces`.
     pub trace: usize,
@@ -49,7 +49,8 @@ pub struct CpuReport {
 }
 
 /// Functions that ran in collections and triggered none: finalizers, callbacks, generators that were closed.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CalledSamples {
     /// Samples in them.
     pub samples: u64,
@@ -63,7 +64,8 @@ pub struct CalledSamples {
 }
 
 /// Samples of a Python line.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuLine {
     /// The line; `null`: no Python stack, as in native threads.
     pub line: Option<Location>,
@@ -72,7 +74,8 @@ pub struct CpuLine {
 }
 
 /// Samples in the code of a file.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuFile {
     /// Name of the executable or library, without its folder; `[kernel]`: system calls and page faults;
     /// `null`: unknown, code that was generated for example.

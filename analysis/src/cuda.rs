@@ -6,12 +6,12 @@
 use crate::bounded::ranked;
 use crate::time::{add_to, duration_ns, extend, sum};
 use gctrace_event::{CudaCall, CudaLaunches, DeviceMemory, PauseMemory, StepMark};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// CUDA and NCCL calls on the CPU, over all traces. They do not show when the GPU did the work.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CudaReport {
     /// Number of launches of kernels and graphs, whether recorded individually or counted.
     pub launches: u64,
@@ -31,7 +31,8 @@ pub struct CudaReport {
 }
 
 /// Calls of one function; only the outermost of nested calls counts.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CudaFunction {
     /// API of the function: `cuda_driver`, `cuda_runtime` or `nccl`.
     pub category: String,
@@ -50,7 +51,8 @@ pub struct CudaFunction {
 }
 
 /// Memory of one device in PyTorch's allocator of one process.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceMemoryReport {
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,

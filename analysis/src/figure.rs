@@ -1,7 +1,6 @@
 //! What figures of all features have in common: a declaration, their basis, counts with times, and places.
 
 use crate::time::{add_to, sum};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 
@@ -14,6 +13,7 @@ macro_rules! serialized_as_text {
             }
         }
 
+        #[cfg(feature = "schema")]
         impl schemars::JsonSchema for $type {
             fn inline_schema() -> bool {
                 true
@@ -33,7 +33,8 @@ macro_rules! serialized_as_text {
 pub(crate) use serialized_as_text;
 
 /// Basis of a figure: a measurement, a model, or a change that was not made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, strum::Display)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, strum::Display)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Basis {
@@ -47,7 +48,8 @@ pub enum Basis {
 }
 
 /// Count and total time of some pauses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseTotal {
     /// Number of pauses in the group.
     pub count: u64,
@@ -77,7 +79,8 @@ impl<'a> FromIterator<&'a PauseTotal> for PauseTotal {
 }
 
 /// A line of Python code, identified by file, function and line number.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Location {
     /// File (`co_filename`); empty for unknown frames.
     pub file: String,
@@ -93,7 +96,8 @@ pub struct Location {
 }
 
 /// Identifies one device of one process; two processes may number the same GPU differently.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceId {
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,

@@ -7,11 +7,11 @@ use crate::figure::Basis;
 use crate::growth::traversed;
 use crate::time::{beyond, duration_ns};
 use gctrace_event::{GcReason, Pause};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Objects still freed after `gc.freeze()`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AfterFreeze {
     /// Always inferred: a full collection went through less than half of what the one before left.
     pub basis: Basis,

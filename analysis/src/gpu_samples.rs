@@ -7,13 +7,13 @@ use crate::figure::Basis;
 use crate::time::extend;
 use gctrace_event::{GpuDevice, GpuSample, is_throttling};
 use gctrace_stats::ratio;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// NVML samples of one GPU in one trace. Context for the pauses rather than evidence: a utilization covers a sample
 /// period of 1/6 s to 1 s. That is too long to show a gap as short as a pause.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuReport {
     /// Always measured: the samples are the driver's (NVML).
     pub basis: Basis,
@@ -64,7 +64,8 @@ pub struct GpuReport {
 }
 
 /// Statistics of one figure over all samples with a value; unit as in its name.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuFigure {
     /// Number of samples with a value.
     pub samples: u64,
@@ -77,7 +78,8 @@ pub struct GpuFigure {
 }
 
 /// How often one reason reduced the clocks.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThrottleShare {
     /// NVML's name of the reason, for example `sw_power_cap`.
     pub reason: String,
@@ -88,7 +90,8 @@ pub struct ThrottleShare {
 }
 
 /// A process with memory on a GPU.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuProcessReport {
     /// Process id on the host, as the driver reports it.
     pub pid: u32,

@@ -5,12 +5,12 @@ use crate::figure::Basis;
 use crate::regression::Regression;
 use crate::time::{beyond, duration_ns, sum, times};
 use gctrace_event::{GcReason, Pause};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How the pause of a full collection grows with the heap of one process. Collections at
 /// interpreter shutdown are omitted.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GrowthReport {
     /// Basis of the fit: inferred, as it assumes that the pause is linear in the number of objects.
     pub basis: Basis,
@@ -45,7 +45,8 @@ impl GrowthReport {
 }
 
 /// One full collection of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GrowthPoint {
     /// Start, in ns after the start of the recording.
     pub after_start_ns: u64,
@@ -56,7 +57,8 @@ pub struct GrowthPoint {
 }
 
 /// A predicted pause of a full collection.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Prediction {
     /// Always predicted, by the linear fit of the recorded collections.
     pub basis: Basis,

@@ -6,13 +6,13 @@ use crate::bounded::{ThinnedSeries, ranked};
 use crate::time::{add_known, add_to, duration_ns, sum};
 use gctrace_event::{AllocatorMemory, LayerMark, LayerRow, Layers, LayersRemark};
 use gctrace_stats::ratio;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// PyTorch's memory by layer (`--layers`), measured in some steps of one process. Bytes are sizes of storages, each
 /// counted once: tied weights count at the first layer that has them.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayersReport {
     /// Steps that were measured.
     pub measured_steps: u64,
@@ -35,7 +35,7 @@ pub struct LayersReport {
     /// Limits of the figures, or hints for reading them, in any measured step: `saved_forbidden`, `own_hooks`,
     /// `compiled`, `sharded`, `replicated`, `zero`, `quantized`, `sparse`, `inference`, `several_models`,
     /// `no_optimizer`, `several_optimizers`, `several_passes`, `other_threads`.
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub remarks: Vec<LayersRemark>,
     /// Memory of its GPUs by the caching allocator, as of the last measured step.
     pub devices: Vec<AllocatorMemory>,
@@ -44,7 +44,8 @@ pub struct LayersReport {
 }
 
 /// Memory of all layers, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayerTotals {
     /// Parameters.
     pub weights: u64,
@@ -72,7 +73,8 @@ impl LayerTotals {
 }
 
 /// The latest measured step of a process that runs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LatestLayers {
     /// Its number.
     pub step: u64,
@@ -83,7 +85,8 @@ pub struct LatestLayers {
 }
 
 /// One layer.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayerReport {
     /// Path in its model; with several models the class of its model first. Empty: the model itself, or, with a mark
     /// `rest` or `no_layer`, the rows that the mark describes.
@@ -97,7 +100,7 @@ pub struct LayerReport {
     /// Device of its weights, or of its model; `null` if unknown.
     pub device: Option<String>,
     /// `frozen`, `offloaded`, `recomputed`, `not_called`, `rest` (the sum of smaller layers), `no_layer`.
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub marks: Vec<LayerMark>,
     /// How often its forward ran in the step; for `rest` the number of layers.
     pub calls: u64,
@@ -107,7 +110,8 @@ pub struct LayerReport {
 }
 
 /// A measured step.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayersPoint {
     /// Its number.
     pub step: u64,

@@ -2,12 +2,12 @@
 
 use crate::time::{add_known, beyond};
 use gctrace_event::{GcReason, Pause};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Memory of a process, and what its collections gave back: the objects that they freed, and all memory that these
 /// objects owned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryReport {
     /// Resident memory as last recorded, in bytes; `null` if unknown.
     pub resident_bytes: Option<u64>,

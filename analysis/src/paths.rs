@@ -5,7 +5,6 @@
 use crate::figure::Location;
 pub use gctrace_event::paths::is_library;
 use gctrace_event::paths::within_library;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Whether a library's file belongs to an installed package rather than to the standard library.
@@ -99,7 +98,8 @@ pub fn short(file: &str) -> &str {
 }
 
 /// Libraries that run training loops, the most specific first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingLibrary {
     /// PyTorch's torchtitan.

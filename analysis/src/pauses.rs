@@ -5,11 +5,11 @@ use crate::figure::{Basis, PauseTotal};
 use crate::time::add_to;
 use gctrace_event::{GcReason, Pause};
 use gctrace_stats::ratio;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Statistics of a set of pauses. A pause is the time of one collection.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PausesReport {
     /// Always measured, from the start and the end of each collection.
     pub basis: Basis,
@@ -44,7 +44,8 @@ pub struct PausesReport {
 }
 
 /// CPU time of the collecting threads during their pauses.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuTime {
     /// Number of pauses with a known CPU time.
     pub pauses: u64,
@@ -58,7 +59,8 @@ pub struct CpuTime {
 }
 
 /// Free-threaded builds: the collector stops the other threads for a part of each collection.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StopTheWorld {
     /// Number of collections with a known stop-the-world time.
     pub runs: u64,
@@ -96,7 +98,8 @@ pub(crate) fn reason_index(reason: GcReason) -> usize {
 }
 
 /// What some pauses freed, and the longest of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseOutcomes {
     /// Objects found unreachable and freed, over the pauses of `with_collected`.
     pub collected: u64,

@@ -4,13 +4,13 @@ use crate::figure::Basis;
 use crate::time::{add_to, duration_ns, sum};
 use gctrace_event::{Allocations, Pause, Pressure};
 use gctrace_stats::rate;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Allocation pressure: how fast containers are allocated and memory is taken from the system.
 ///
 /// Over several processes: counts are summed, and rates are per second of one process's time.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PressureReport {
     /// Measured if the trace contains counts over intervals; inferred if they are summed from the pauses, as some
     /// pauses may be missing.
@@ -27,7 +27,8 @@ pub struct PressureReport {
 }
 
 /// Arenas: the blocks that pymalloc maps from the system. Always measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArenasReport {
     /// Time covered by counts of arenas, in ns.
     pub covered_ns: u64,

@@ -69,7 +69,6 @@ pub use phases::*;
 pub use processes::*;
 
 use gctrace_event::GcReason;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
 
@@ -79,7 +78,8 @@ pub const SCHEMA: &str = "gctrace.report/3";
 /// The report of `gctrace analyze` over one or more traces. Names end in the unit: `_ns`
 /// nanoseconds, `_per_s` per second, `_ratio` a share of 1, `_bytes` bytes; a number without such
 /// an ending is a count. `null` means unknown or not recorded, never 0.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Name and version of this schema: always `gctrace.report/3`.
     pub schema: String,
@@ -216,7 +216,8 @@ impl Report {
 /// How much of a problem the collector is. The share is `totals.stopped_ratio` without the pauses
 /// at interpreter shutdown; with GPU times it is the cost by replay as a share of the run, and
 /// `rare-long-pauses` also needs a cost of 100 ms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// No collection was recorded.
@@ -237,7 +238,8 @@ pub enum Level {
 }
 
 /// The one-sentence answer to how much of a problem the collector is.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// How much of a problem the collector is, for programs.
     pub level: Level,
@@ -248,7 +250,8 @@ pub struct Verdict {
 }
 
 /// Counts and times, summed over the processes of all traces.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Totals {
     /// Basis of counts and times: inferred if the end of a process was taken from its last event,
     /// otherwise measured.
@@ -280,7 +283,8 @@ pub struct Totals {
 }
 
 /// Memory of forked processes that was their parent's, until a process wrote to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CopiedMemory {
     /// Number of examined forked processes: the first 16.
     pub processes: u64,
@@ -314,7 +318,8 @@ impl fmt::Display for GroupName {
 serialized_as_text!(GroupName);
 
 /// Pauses of one generation or one reason.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseGroup {
     /// Generation (`0`, `1`, `2`, `unknown`) or reason (`automatic`, `manual`, `shutdown`,
     /// `unknown`).

@@ -3,11 +3,11 @@
 
 use crate::figure::{Basis, Location};
 use gctrace_event::{GcReason, GcSettings};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The collector's settings in a process, as last recorded.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SettingsReport {
     /// Always measured: read from the interpreter's state.
     pub basis: Basis,

@@ -9,12 +9,12 @@ pub mod index;
 use self::index::{SmallNumber, ThreadIndex};
 use crate::time::duration_ns;
 use gctrace_event::{GcReason, NamedMarker, leb128};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// The mark that delimits a step, in order of preference: the first that any steps of a process have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum StepSource {
     /// An annotation `ProfilerStep#n`.

@@ -75,9 +75,8 @@ pub type NodeIndex = u32;
 pub type TextIndex = u32;
 
 /// When and how a heap was taken.
-#[derive(
-    Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct HeapHeader {
     /// Process id in the host's initial pid namespace.

@@ -2,11 +2,11 @@
 
 use super::HeapHeader;
 use gctrace_event::KindName;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The answer to one question of `gctrace heap`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeapReport {
     /// Name and version of this schema: always `gctrace.heap/1`.
     pub schema: &'static str,
@@ -23,7 +23,8 @@ impl HeapReport {
 }
 
 /// A heap as a whole. All figures are measured.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeapFacts {
     /// Its file.
     pub file: String,
@@ -50,7 +51,8 @@ pub struct HeapFacts {
 }
 
 /// Objects and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeapCount {
     /// Number of objects.
     pub objects: u64,
@@ -71,7 +73,8 @@ impl HeapCount {
 }
 
 /// Answers, by question.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HeapAnswer {
     /// `gctrace heap show`.
@@ -85,7 +88,8 @@ pub enum HeapAnswer {
 }
 
 /// The contents of a heap.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShowAnswer {
     /// Objects by type, most bytes first.
     pub types: Vec<TypeRow>,
@@ -96,7 +100,8 @@ pub struct ShowAnswer {
 }
 
 /// The objects of one type.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TypeRow {
     /// Qualified name, preceded by its module unless that is `builtins`.
     pub type_name: String,
@@ -113,7 +118,8 @@ pub struct TypeRow {
 }
 
 /// An object.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeapObject {
     /// Address as `hex(id())` returns it.
     pub address: String,
@@ -131,7 +137,8 @@ pub struct HeapObject {
 }
 
 /// A chain of references.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeapPath {
     /// The holder of its first object; `null` for a cycle of garbage.
     pub root: Option<String>,
@@ -144,7 +151,8 @@ pub struct HeapPath {
 }
 
 /// An object of a path.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathStep {
     /// The reference to it as Python writes it; `null` for the first, and if it has no name.
     pub name: Option<String>,
@@ -153,7 +161,8 @@ pub struct PathStep {
 }
 
 /// Why objects are alive.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WhyAnswer {
     /// The type or address that was asked about.
     pub target: String,
@@ -169,7 +178,8 @@ pub struct WhyAnswer {
 
 /// Objects that are held in the same way: by paths that differ only in positions within
 /// containers, and in the length of chains.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WhyGroup {
     /// How sure it is that they are held.
     pub held: Held,
@@ -184,7 +194,8 @@ pub struct WhyGroup {
 }
 
 /// Kind of an object's holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
     /// By a root that has a name.
@@ -196,7 +207,8 @@ pub enum Held {
 }
 
 /// The objects that retain most.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DominatorsAnswer {
     /// Bytes of all objects that are alive, as far as known.
     pub alive_bytes: u64,
@@ -210,7 +222,8 @@ pub struct DominatorsAnswer {
 }
 
 /// A leak suspect.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Suspect {
     /// Its holder, as far as the path shows.
     pub holder: SuspectHolder,
@@ -224,7 +237,8 @@ pub struct Suspect {
 }
 
 /// Retained objects of one type.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RetainedType {
     /// The type.
     pub type_name: String,
@@ -233,7 +247,8 @@ pub struct RetainedType {
 }
 
 /// A usual place of leaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SuspectHolder {
     /// A default argument of a function; it lives as long as the function.
@@ -269,7 +284,8 @@ pub enum SuspectHolder {
 }
 
 /// An object and its retained objects.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RetainedRow {
     /// Where it is, as Python would write it: `train.py:12 collect.__defaults__[0]`.
     pub place: String,
@@ -280,7 +296,8 @@ pub struct RetainedRow {
 }
 
 /// Changes between heaps.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiffAnswer {
     /// Objects of the last heap that are not in the first and, of three, are in the second.
     pub born: HeapCount,
@@ -296,7 +313,8 @@ pub struct DiffAnswer {
 }
 
 /// Change of one type.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiffRow {
     /// The type.
     pub type_name: String,
@@ -309,7 +327,8 @@ pub struct DiffRow {
 }
 
 /// New objects below one older object.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OwnerRow {
     /// Where the owner is, as Python would write it.
     pub place: String,

@@ -2,11 +2,11 @@
 //! `gctrace.dump/1` (docs/dump.schema.json).
 
 use gctrace_event::{CollectorKind, OffCpuReason};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One process at one moment. All figures are measured, as of the stop.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramState {
     /// Name and version of this schema: always `gctrace.dump/1`.
     pub schema: &'static str,
@@ -18,7 +18,7 @@ pub struct ProgramState {
     pub version: String,
     /// `generational`, `incremental` or `free-threaded`.
     #[serde(serialize_with = "as_word")]
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub collector: CollectorKind,
     /// When, in seconds since 1970.
     pub taken_s: u64,
@@ -45,7 +45,8 @@ impl ProgramState {
 }
 
 /// Memory of a process in bytes (proc_pid_status(5)); `null`: the kernel does not state it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramMemory {
     /// Resident.
     pub resident_bytes: Option<u64>,
@@ -58,7 +59,8 @@ pub struct ProgramMemory {
 }
 
 /// Figures of pymalloc: blocks of up to 512 bytes. Counted after the stop, while the program runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PymallocState {
     /// Number of allocators: one, plus one for each interpreter with its own (3.12 and later). All figures are sums
     /// over them.
@@ -76,7 +78,8 @@ pub struct PymallocState {
 }
 
 /// Blocks of one size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BlockSizes {
     /// The size in bytes: a multiple of 16.
     pub block_bytes: u64,
@@ -89,7 +92,8 @@ pub struct BlockSizes {
 }
 
 /// The collector of one interpreter. `null` where this version has no such figure, or it could not be read.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterpreterState {
     /// Id; 0 is the main interpreter.
     pub id: i64,
@@ -114,7 +118,8 @@ pub struct InterpreterState {
 }
 
 /// Collections of one generation since the interpreter started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GenerationState {
     /// Collections.
     pub collections: u64,
@@ -125,7 +130,8 @@ pub struct GenerationState {
 }
 
 /// One thread.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadState {
     /// Its id in the kernel; `null`: unknown, because it did not stop.
     pub tid: Option<u32>,
@@ -133,7 +139,7 @@ pub struct ThreadState {
     pub name: Option<String>,
     /// Reason for its wait just before the stop; `null`: it was running, or the reason is unknown.
     #[serde(serialize_with = "as_text")]
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub waits_for: Option<OffCpuReason>,
     /// Whether it was running, or could have; `null`: unknown.
     pub is_running: Option<bool>,
@@ -148,7 +154,8 @@ pub struct ThreadState {
 }
 
 /// One frame of a Python stack.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StackFrame {
     /// Qualified name of the function (before 3.11: its name); `null`: its code could not be read.
     pub function: Option<String>,

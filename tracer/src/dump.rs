@@ -19,7 +19,6 @@ use gctrace_probes::nvml::{ExtraQueries, NvmlAbsences, NvmlLibrary, NvmlSampler}
 use gctrace_probes::{ResolveOptions, proc_status};
 use gctrace_units::if_known;
 use last_pauses::RecordedPauses;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -59,7 +58,8 @@ pub(crate) fn run(config: &DumpArgs) -> anyhow::Result<u8> {
 }
 
 /// The JSON that `gctrace dump` prints.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DumpReport {
     #[serde(flatten)]
     state: ProgramState,
@@ -70,7 +70,8 @@ struct DumpReport {
 }
 
 /// Memory of a process on a GPU.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct GpuUse {
     /// Its index in NVML.
     gpu: u32,

@@ -3,12 +3,12 @@
 use super::{Basis, Location};
 use crate::time::{add_known, add_to, sum};
 use gctrace_stats::ratio;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// What the explicit cleanup of a process costs and gives back.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CleanupReport {
     /// All of it together; `null` without a call.
     pub total: Option<CleanupTotal>,
@@ -25,7 +25,8 @@ pub struct CleanupReport {
 }
 
 /// A call that cleans up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CleanupCall {
     /// `gc.collect()` or `PyGC_Collect`.
@@ -35,7 +36,8 @@ pub enum CleanupCall {
 }
 
 /// What to do about a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CleanupVerdict {
     /// It frees less than 1 MiB, or than 1 % of the process's memory: remove it.
@@ -53,7 +55,8 @@ pub enum CleanupVerdict {
 }
 
 /// Kind of process, as far as it decides the worth of cleanup.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Workload {
     /// A Jupyter kernel.
@@ -71,7 +74,8 @@ pub enum Workload {
 }
 
 /// When the explicit cleanup of a process pays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CleanupWorth {
     /// Never: no line gives back memory that stays free.
@@ -87,7 +91,8 @@ pub enum CleanupWorth {
 }
 
 /// The explicit cleanup of a process, all lines together.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CleanupTotal {
     /// Number of calls.
     pub calls: u64,
@@ -114,7 +119,8 @@ pub struct CleanupTotal {
 }
 
 /// A line that cleans up.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CleanupSite {
     /// The call.
     pub call: CleanupCall,
@@ -148,7 +154,8 @@ pub struct CleanupSite {
 }
 
 /// An allocation of device memory that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutOfMemory {
     /// When, in ns after the start of the recording.
     pub at_ns: u64,

@@ -3,7 +3,6 @@
 
 use crate::figure::{Nature, Unit};
 use crate::report::{Basis, IdleCause, Location, TrainingMark};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Name and version of the schema, the value of `schema` in a comparison.
@@ -11,7 +10,8 @@ pub const SCHEMA: &str = "gctrace.comparison/1";
 
 /// The comparison of runs before and after a change (`gctrace compare`). `null` means unknown or
 /// not recorded, never 0.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// Name and version of this schema: always `gctrace.comparison/1`.
     pub schema: String,
@@ -43,7 +43,8 @@ pub struct Comparison {
 }
 
 /// The answer to whether the change helped.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparisonVerdict {
     /// The answer, for programs.
     pub outcome: Outcome,
@@ -56,7 +57,8 @@ pub struct ComparisonVerdict {
 }
 
 /// Whether the figure of the verdict got better: its 95 % interval excludes no difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It is lower after the change.
@@ -70,7 +72,8 @@ pub enum Outcome {
 }
 
 /// One run of a side.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedRun {
     /// Trace files of the run.
     pub files: Vec<String>,
@@ -97,7 +100,8 @@ pub struct ComparedRun {
 }
 
 /// A fact about a run that its figures may depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FactId {
     /// Interpreter: its version, and `free-threaded` if it is.
@@ -133,7 +137,8 @@ pub enum FactId {
 }
 
 /// A fact that differs between the sides.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FactChange {
     /// The fact.
     pub fact: FactId,
@@ -144,7 +149,8 @@ pub struct FactChange {
 }
 
 /// Unit that rates are divided by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RateUnit {
     /// Per training step.
@@ -156,7 +162,8 @@ pub enum RateUnit {
 }
 
 /// A figure that is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureId {
     /// Mean length of a training step, in ns.
@@ -221,7 +228,8 @@ impl FigureId {
 }
 
 /// A figure before and after the change. The values of a side are means over its runs.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FigureComparison {
     /// The figure; it implies the unit.
     pub figure: FigureId,
@@ -244,7 +252,8 @@ pub struct FigureComparison {
 }
 
 /// A difference with its 95 % confidence interval; only several runs on each side show the interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interval {
     /// The difference.
     pub value: f64,
@@ -255,7 +264,8 @@ pub struct Interval {
 }
 
 /// What became of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LineChange {
     /// No run before the change lists it.
@@ -269,7 +279,8 @@ pub enum LineChange {
 }
 
 /// The collections that one own line triggered in training, before and after the change.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LineComparison {
     /// The line; if it moved, as after the change.
     pub location: Location,
@@ -285,7 +296,8 @@ pub struct LineComparison {
 }
 
 /// The idle time that one cause has, before and after the change, mean over the runs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleComparison {
     /// Why devices were idle.
     pub cause: IdleCause,
@@ -303,7 +315,8 @@ pub struct IdleComparison {
 }
 
 /// What limits a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ComparisonNote {
     /// A side has one run: the noise between runs is unknown, so there are no intervals, no p and no

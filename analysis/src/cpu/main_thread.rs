@@ -11,14 +11,14 @@ use crate::paths::package;
 use crate::stacks::StackTree;
 use crate::time::{add_to, duration_ns, sum};
 use gctrace_event::OffCpuReason;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// What the main thread of a process did: it was on a CPU for `samples` / `hertz` s, off it for
 /// `off_cpu_ns` and `off_cpu_in_pauses_ns`, and for the rest of `interval_ns` off it for less than a
 /// millisecond each; measured.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MainThreadReport {
     /// The interval that this is about, in ns: the training phase in the process of the verdict if steps are known,
     /// otherwise `observed_ns`.
@@ -64,7 +64,8 @@ impl MainThreadReport {
 }
 
 /// Data that a main thread fetched itself from PyTorch's dataset; measured.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadingReport {
     /// Its time on a CPU, by samples, and off it, of a millisecond or longer each, outside of collections,
     /// in ns.
@@ -76,7 +77,8 @@ pub struct LoadingReport {
 }
 
 /// Samples of lines of an installed package.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PackageSamples {
     /// Its name as imported, `torch` for example.
     pub package: String,

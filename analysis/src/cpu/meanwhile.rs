@@ -9,13 +9,13 @@ use crate::stacks::StackTree;
 use crate::time::intervals::Intervals;
 use crate::time::{after, sum};
 use gctrace_event::OffCpuReason;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// What others did while the main thread waited for them: CPU time of all their threads; off the CPU their
 /// main threads only, as others may idle, except for a lock; measured.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeanwhileReport {
     /// Number of child processes, or of threads, that did anything meanwhile.
     pub others: u64,
@@ -75,7 +75,8 @@ impl OthersDid<'_> {
 }
 
 /// CPU time at one Python line.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeanwhileLine {
     /// The line; `null`: no Python stack.
     pub line: Option<Location>,

@@ -5,15 +5,15 @@ use crate::figure::Location;
 use crate::stacks::{NodeId, StackTree};
 use crate::time::{add_to, sum};
 use gctrace_event::OffCpuReason;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Time off the CPU at one Python line.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OffCpuLine {
     /// What the thread waited for, by its system call.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub reason: OffCpuReason,
     /// It waited for another thread or process to make data: in PyTorch's DataLoader, or in a queue, pipe, pool or
     /// future of the standard library.

@@ -3,7 +3,6 @@
 use super::shape::{CycleShape, GarbageEdge};
 use crate::figure::{Basis, Location, serialized_as_text};
 use gctrace_event::KindName;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::fmt;
@@ -47,7 +46,8 @@ impl MainCycles {
 
 /// What collections found unreachable (`--garbage`): its kinds of objects, and the cycles that made
 /// it garbage. Figures cover the examined collections only, unless they are estimates.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GarbageReport {
     /// Number of collections that freed objects, or an unknown number of them, without collections at interpreter
     /// shutdown.
@@ -89,7 +89,8 @@ pub struct GarbageReport {
 }
 
 /// Garbage of one kind: objects of one type and, if they belong to code, of the same code.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GarbageKind {
     /// Their type and code.
     #[serde(flatten, serialize_with = "KindName::with_nulls")]
@@ -120,7 +121,8 @@ impl GarbageKind {
 }
 
 /// The lines that allocated objects of a type, by a sample of all allocations.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BirthLines {
     /// Number of objects in the examined garbage with a sampled allocation. A sample also counts the objects that it
     /// stands for: samples are dropped if there are too many.
@@ -130,7 +132,8 @@ pub struct BirthLines {
 }
 
 /// A line that allocated objects.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BirthLine {
     /// The innermost Python line at the time of the allocation; for an instance, the line that calls its class.
     pub location: Location,
@@ -166,7 +169,8 @@ impl BirthLines {
 }
 
 /// A number of objects or cycles of all collections.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GarbageEstimate {
     /// Measured if all collections were examined; otherwise inferred, on the assumption that the
     /// others of the same generation freed the same mixture.
@@ -178,7 +182,8 @@ pub struct GarbageEstimate {
 }
 
 /// Objects or cycles freed per training step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PerStep {
     /// Measured if all collections in training were examined; otherwise inferred, as `estimate`.
     pub basis: Basis,
@@ -191,7 +196,8 @@ pub struct PerStep {
 }
 
 /// Cycles of one signature: the shortest cycle of strongly connected components of the garbage.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GarbageCycle {
     /// The objects of the cycle, each with its reference to the next; the last refers to the first.
     pub edges: Vec<GarbageEdge>,

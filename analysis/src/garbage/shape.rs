@@ -4,11 +4,11 @@
 use crate::figure::Location;
 use crate::paths;
 use gctrace_event::KindName;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One object of a cycle and its reference to the next one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GarbageEdge {
     /// The object's type, empty if unknown, and code.
     #[serde(flatten, serialize_with = "KindName::with_nulls")]
@@ -19,7 +19,8 @@ pub struct GarbageEdge {
 }
 
 /// Kinds of cycles, in order of recognition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CycleShape {
     /// A class made at run time: it refers to itself by its `__mro__` and by its descriptors.

@@ -7,7 +7,6 @@
 use super::device::DeviceTimeline;
 use super::timeline::{Call, NameIndex, Op, StepSource, StreamIndex, Timeline};
 use crate::time::{later, signed};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +14,8 @@ use std::collections::{BTreeMap, HashMap};
 /// are rounded up and ends down to whole microseconds, and if the trace has at least two profiler
 /// steps, operations launched in the last one are omitted. `span_ns`, `busy_ns` and `idle_ns` of
 /// the device are exact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TemporalBreakdown {
     /// `kernel_time` in ns: from the first start to the last end.
     pub span_ns: u64,
@@ -34,7 +34,8 @@ pub struct TemporalBreakdown {
 }
 
 /// Idle time of a stream, in ns, by the cause of its next operation's wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamIdle {
     /// In ns: the launch started after the previous operation had ended.
     pub host_wait: u64,

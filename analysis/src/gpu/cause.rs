@@ -11,7 +11,6 @@ use crate::spans::PauseSpan;
 use crate::time::intervals::Intervals;
 use crate::time::{duration_ns, since, sum};
 use gctrace_event::Pause;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;
@@ -38,7 +37,8 @@ impl fmt::Display for NoErrorBar {
 /// What the pauses of one process cost it and its GPUs. The schedule of calls and operations is
 /// rebuilt from the trace and replayed without the pauses; the cost is how much earlier the work
 /// would have finished.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CauseReport {
     /// Always inferred: the replay assumes that everything but the pauses is unchanged.
     pub basis: Basis,
@@ -76,7 +76,8 @@ pub struct CauseReport {
 }
 
 /// What the pauses cost one device.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceCost {
     /// Index of the device in the process.
     pub device: u32,
@@ -93,7 +94,8 @@ pub struct DeviceCost {
 }
 
 /// The parts of the cost of pauses. `exposed_ns` + `deferred_ns` is the cost.
-#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseCostParts {
     /// Paid at once: additional idle time of the device, in ns, from the start of the pause to the
     /// first operation launched after it.
@@ -105,7 +107,8 @@ pub struct PauseCostParts {
 }
 
 /// What one pause cost, by replay without it, and its share in the cost of all pauses.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseCostReport {
     /// Measured: start of the pause, in ns on the clock of the trace.
     pub start_ns: u64,

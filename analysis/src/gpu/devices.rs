@@ -7,12 +7,12 @@ use super::timeline::{Op, StreamIndex};
 use crate::figure::{Basis, DeviceId};
 use crate::time::intervals::Intervals;
 use gctrace_stats::ratio;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// How busy one process kept one device. `busy_ns` + `idle_ns` = `span_ns`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceReport {
     /// The device, and the process that used it.
     #[serde(flatten)]
@@ -39,7 +39,8 @@ pub struct DeviceReport {
 }
 
 /// Busy and idle time of one stream of a device.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamReport {
     /// Number of the stream in the trace (CUPTI's stream id).
     pub stream: u64,

@@ -1,7 +1,6 @@
 //! Why a device was idle: a ledger with a cause for every nanosecond, and what to change.
 
 use crate::figure::{Basis, DeviceId, Location};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::fmt;
@@ -9,7 +8,8 @@ use strum::{AsRefStr, IntoStaticStr};
 
 /// Why one device was idle. `compute_ns` + `communication_ns` + `copies_ns` + `idle_ns` = `span_ns`,
 /// and the times of the rows sum to `idle_ns`, to the nanosecond.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleLedger {
     /// The device, and the process that used it.
     #[serde(flatten)]
@@ -44,7 +44,8 @@ pub struct IdleLedger {
 }
 
 /// The part of a device's idle time that has one cause.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleRow {
     /// Why the device was idle.
     pub cause: IdleCause,
@@ -70,7 +71,8 @@ pub struct IdleRow {
 }
 
 /// A place in the program that idle time comes from.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdlePlace {
     /// Where it is.
     #[serde(flatten)]
@@ -85,7 +87,8 @@ pub struct IdlePlace {
 }
 
 /// A place in the program, as far as a profiler's trace shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CodePlace {
     /// The CUDA function that was called, or the copy that it started; `null` without a call.
     pub function: Option<String>,
@@ -101,7 +104,8 @@ pub struct CodePlace {
 }
 
 /// The time that a device waited in collectives for one other rank.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankWait {
     /// The rank that was the last to reach them.
     pub rank: u32,
@@ -113,7 +117,8 @@ pub struct RankWait {
 
 /// Why a rank was late: its device's longer times compared with the first rank to arrive, from the end of the
 /// collective before.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LateRank {
     /// Why it was idle for longer, by its own ledger; `null`: it was busy for longer.
     pub cause: Option<IdleCause>,
@@ -124,7 +129,8 @@ pub struct LateRank {
 }
 
 /// One idle interval of a device.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleGap {
     /// Start of the gap: end of the last operation before it, in ns on the clock of the trace.
     pub start_ns: u64,
@@ -147,7 +153,8 @@ pub struct IdleGap {
 }
 
 /// A part of an idle time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdlePart {
     /// Why the device was idle.
     pub cause: IdleCause,
@@ -157,7 +164,8 @@ pub struct IdlePart {
 
 /// Why a device was idle, in the order of removal: first causes that can be switched off, last the program itself;
 /// then time that no removal explains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[derive(AsRefStr, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]

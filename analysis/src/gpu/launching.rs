@@ -8,11 +8,11 @@ use super::device::DeviceTimeline;
 use super::timeline::{Call, Op};
 use crate::distribution::Distribution;
 use crate::figure::{Basis, DeviceId};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How far the host is ahead of the devices. A pause shorter than the queued work costs nothing.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LaunchingReport {
     /// Always measured: calls on the host, operations by the GPU.
     pub basis: Basis,
@@ -21,7 +21,8 @@ pub struct LaunchingReport {
 }
 
 /// How far the host was ahead of one device of one process.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceLaunching {
     /// The device, and the process that launched to it.
     #[serde(flatten)]
@@ -39,7 +40,8 @@ pub struct DeviceLaunching {
 }
 
 /// A distribution of launch latencies. Percentiles are by nearest rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LatencyReport {
     /// Number of operations in the distribution.
     pub count: u64,
@@ -60,7 +62,8 @@ pub struct LatencyReport {
 }
 
 /// A number of operations over time, between the first start and the last end on the device.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DepthReport {
     /// Mean number of operations, weighted by time.
     pub mean: f64,
@@ -75,7 +78,8 @@ pub struct DepthReport {
 }
 
 /// One slice of time of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DepthPoint {
     /// Start of the slice, in ns after the start of the device's first operation.
     pub at_ns: u64,

@@ -9,7 +9,6 @@ use super::kept::KeptTimeline;
 use super::timeline::{GpuPart, ProcessTimeline};
 use crate::figure::{Basis, serialized_as_text};
 use crate::spans::FirstToLast;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -84,7 +83,8 @@ impl fmt::Display for MergeNote {
 
 /// A trace of the PyTorch profiler that was merged with gctrace's trace of the same process. The
 /// report treats them as one: operations, calls and steps are the profiler's, pauses are gctrace's.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockReport {
     /// Basis of `offset_ns`: measured if the same calls or collections were found in both traces,
     /// inferred if it rests on the wall clocks.
@@ -125,7 +125,8 @@ pub struct ClockReport {
 }
 
 /// How two traces were matched to one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RecognizedBy {
     /// Same process id, overlapping in time.
@@ -139,7 +140,8 @@ pub enum RecognizedBy {
 }
 
 /// What a clock offset was computed from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AlignedBy {
     /// CUDA calls in both traces.
@@ -174,7 +176,8 @@ impl AlignedBy {
 }
 
 /// A trace of the PyTorch profiler that could not be merged with one of gctrace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotMerged {
     /// Index in `traces` of the profiler's trace.
     pub trace: usize,

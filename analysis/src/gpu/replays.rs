@@ -15,13 +15,13 @@ use super::timeline::{GpuPart, OpIndex, Timeline};
 use super::{cause, ranks, replay};
 use crate::parallel;
 use crate::time::{add_to, duration_ns, sum};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 /// A process or a job that is too large to be replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotReplayed {
     /// Number of times in its model: starts and ends of operations and calls of the largest process, or the rest of
     /// them where the ranks of a job wait for each other.

@@ -18,14 +18,14 @@ use crate::time::intervals::Intervals;
 use crate::time::{add_to, duration_ns, sum, times};
 use gctrace_event::Pause;
 use gctrace_stats::ratio;
-use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
 /// Training steps: annotations `ProfilerStep#n` of the PyTorch profiler, or the time from one mark of
 /// a step to the next.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepsReport {
     /// Basis of lengths: measured, or inferred if any steps are periods of launches. Comparisons
     /// have their own.
@@ -37,7 +37,8 @@ pub struct StepsReport {
 }
 
 /// The steps of one process: from its thread with the most steps.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessSteps {
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,
@@ -82,7 +83,8 @@ pub struct ProcessSteps {
 }
 
 /// How full collections were recognized, given what the trace contains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FullBy {
     /// By their generation.
@@ -94,7 +96,8 @@ pub enum FullBy {
 }
 
 /// A distribution of lengths. Percentiles are by nearest rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepLengths {
     /// Sum of the lengths, in ns.
     pub total_ns: u64,
@@ -119,7 +122,8 @@ fn number_or_0<S: Serializer>(number: &Option<u64>, to: S) -> Result<S::Ok, S::E
 }
 
 /// One training step and what happened during it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepReport {
     /// Its number in the trace (`ProfilerStep#n`), otherwise counted from 0.
     pub number: u64,
@@ -129,7 +133,7 @@ pub struct StepReport {
     pub duration_ns: u64,
     /// Time of collections within the step, in ns; 0 if the trace would not show collections.
     #[serde(serialize_with = "number_or_0")]
-    #[schemars(with = "u64")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub gc_ns: Option<u64>,
     /// Number of full collections that started in it.
     pub full_collections: u64,

@@ -15,13 +15,13 @@ use super::timeline::IgnoredWork;
 use super::{devices, launching, ranks};
 use crate::figure::Basis;
 use crate::parallel;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::num::NonZeroUsize;
 
 /// What ran on the GPUs and what the pauses cost, from traces that contain operations with GPU
 /// times.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuWorkReport {
     /// Measured by the GPU, through CUPTI.
     pub basis: Basis,

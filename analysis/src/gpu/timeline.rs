@@ -11,7 +11,6 @@ pub use crate::spans::{StepSource, StepSpan};
 use crate::time::{after, beyond, duration_ns};
 use bitcode::{Decode, Encode};
 use gctrace_event::{Collective, GpuOpKind, HostCodeKind};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -446,7 +445,8 @@ const _: () = assert!(size_of::<Op>() == 40 && size_of::<Call>() == 32);
 const _: () = assert!(size_of::<EventWait>() == 16 && size_of::<PauseSpan>() == 48);
 
 /// Records of GPU work that the figures ignore, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IgnoredWork {
     /// Operations whose call is not in the trace. They count as busy time, but the launching thread is unknown.
     pub operations_without_call: u64,

@@ -1,13 +1,13 @@
 //! Growth of a process over time, as figures.
 
 use crate::figure::{Basis, Location};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Growth of a process over time, after its warm-up: for each series, the last part that one straight line describes,
 /// from the first training step after the warm-up on, if steps are known. A series has at most 64 samples, each the
 /// lowest value of its time.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeapTrend {
     /// Always inferred: the trend of samples.
     pub basis: Basis,
@@ -71,7 +71,8 @@ impl HeapTrend {
 }
 
 /// How far the resident memory rose from its first reading to its last, readings at the exit left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryRise {
     /// The first reading, in bytes.
     pub from_bytes: u64,
@@ -89,7 +90,8 @@ impl MemoryRise {
 }
 
 /// A line with an ever growing number of living objects.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GrowingLine {
     /// The line. Objects of types with free lists (list, dict, tuple, float) do not count: their memory may belong to
     /// an object of another line.
@@ -102,7 +104,8 @@ pub struct GrowingLine {
 }
 
 /// How fast a figure changes: Theil-Sen slope with its 95 % interval, and Mann-Kendall test.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trend {
     /// Number of samples that it rests on.
     pub samples: u64,
@@ -139,7 +142,8 @@ impl Trend {
 }
 
 /// When a limit is reached, from the last sample on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReachesLimit {
     /// Always predicted.
     pub basis: Basis,

@@ -16,7 +16,6 @@ pub use pauses::{
 use crate::report::{Basis, IdlePart, LatestLayers, PauseTotal, StepSource};
 use crate::turns::live::LoopFigures;
 use gctrace_event::RecordingMode;
-use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
@@ -26,7 +25,8 @@ pub const SCHEMA: &str = "gctrace.top/2";
 /// One snapshot of `gctrace top --format json`: all figures of the live view at one time.
 /// Timestamps are ns of CLOCK_MONOTONIC unless the name says otherwise. A member that is absent is
 /// unknown or not recorded, never 0.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Snapshot {
     /// Name and version of this schema: always `gctrace.top/2`.
     pub schema: &'static str,
@@ -39,7 +39,7 @@ pub struct Snapshot {
     /// Name of the host that gctrace records on.
     pub host: String,
     /// How it is recorded: `ebpf` (kernel probes), `inject` (in-process) or `both`.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub mode: RecordingMode,
     /// Length of the interval, in ns. Figures "of the interval" cover the time before
     /// `interval_end_ns`.
@@ -66,7 +66,8 @@ pub struct Snapshot {
 }
 
 /// Sums over all processes, ended ones included.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SnapshotTotals {
     /// Collections since the start of the recording.
     pub collections: CollectionCounts,
@@ -81,7 +82,8 @@ pub struct SnapshotTotals {
 }
 
 /// Lost records and overhead of gctrace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecorderCost {
     /// Number of lost records since the start, by where they were dropped; empty if no record of an
     /// examined process was lost.
@@ -116,7 +118,8 @@ pub struct RecorderCost {
 }
 
 /// A message for the user, for example that there are too many processes to show.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Notice {
     /// Time of the message, in ns.
     pub at_ns: u64,
@@ -129,7 +132,8 @@ pub struct Notice {
 
 /// Figures that a snapshot contains for the selected process only: trigger lines, steps and a
 /// timeline.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessDetail {
     /// Process id of the selected process on the host.
     pub pid: u32,
@@ -153,7 +157,7 @@ pub struct ProcessDetail {
     /// The mark that delimits the steps: `backward pass` (start to start), or the name of the profiler's annotation;
     /// empty without steps.
     #[serde(serialize_with = "basis")]
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub step_basis: Option<StepSource>,
     /// Timeline of the last seconds, oldest first, in cells of `cell_ns`; the last one ends at
     /// `timeline_end_ns`.
@@ -169,7 +173,8 @@ fn basis<S: Serializer>(source: &Option<StepSource>, serializer: S) -> Result<S:
 }
 
 /// A line that triggered collections, itself or through a library that it called.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LineFigures {
     /// The innermost line outside the standard library and installed packages, or the innermost
     /// line if there is none.
@@ -183,7 +188,8 @@ pub struct LineFigures {
 }
 
 /// One training step and the pauses in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepFigures {
     /// Start of the step, in ns.
     pub start_ns: u64,
@@ -195,7 +201,8 @@ pub struct StepFigures {
 }
 
 /// A short interval of one process and its GPUs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimelineCell {
     /// Time with at least one pause running, in ns.
     pub gc_ns: u64,
@@ -209,7 +216,8 @@ pub struct TimelineCell {
 }
 
 /// One GPU as one process uses it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessGpu {
     /// Index of the device: CUDA's index within the process, or NVML's if `by_nvml`.
     pub device: u32,
@@ -240,7 +248,8 @@ pub struct ProcessGpu {
 
 /// Why one process left one GPU idle, coarsely: from its pauses and CUDA calls, as if its program and
 /// the GPU were one queue each. `gctrace analyze` of a trace is more exact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuIdle {
     /// Basis of all times by cause: inferred.
     pub basis: Basis,
@@ -258,7 +267,8 @@ pub struct GpuIdle {
 }
 
 /// Busy and idle time of one process on one GPU, from CUPTI.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuBusy {
     /// Length of the interval that `busy_ns`, `idle_ns` and `idle_in_gc_ns` cover, in ns: the
     /// interval of the snapshot, or less if the first operation is more recent; 0 if the last
@@ -284,7 +294,8 @@ pub struct GpuBusy {
 }
 
 /// The last NVML sample of one GPU.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuFigures {
     /// NVML's index of the GPU on the host, from 0.
     pub index: u32,
@@ -305,7 +316,8 @@ pub struct GpuFigures {
 }
 
 /// One process that runs Python: its description, its pauses, its settings and its memory.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessFigures {
     /// Process id on the host; another process may get it after this one ended.
     pub pid: u32,
@@ -402,7 +414,8 @@ pub fn ppm(part: u64, whole: u64) -> Option<u64> {
 }
 
 /// What `gctrace auto` does in a process, and what that saves.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AutoFigures {
     /// Its activity: `setting_up`, `watching`, `exploring`, `proving`, `holding`, `following` (another rank) or
     /// `stopped` (everything is given back).
@@ -419,7 +432,8 @@ pub struct AutoFigures {
 }
 
 /// A saving with its interval: measured in pairs of blocks of steps, in part computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SavedTime {
     /// The mean, in ns.
     pub mean_ns: i64,
@@ -430,7 +444,8 @@ pub struct SavedTime {
 }
 
 /// When a process ended, and its exit code or signal.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessEnd {
     /// Time of the end, in ns.
     pub at_ns: u64,
@@ -443,7 +458,8 @@ pub struct ProcessEnd {
 }
 
 /// Number of containers (objects that the collector tracks).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeapObjects {
     /// Number of containers after that collection, in the part of the heap that `all` states.
     pub count: u64,
@@ -454,7 +470,8 @@ pub struct HeapObjects {
 }
 
 /// How fast a process allocates, by the latest records of each kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PressureFigures {
     /// Net containers per second: containers allocated minus containers freed, inferred from the collections. Absent
     /// if these do not report it (`--mode inject`).

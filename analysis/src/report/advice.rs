@@ -1,11 +1,11 @@
 //! The part of a report about what to do next.
 
 use super::Basis;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One change to make, with its evidence, its risk and its predicted effect.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Advice {
     /// Stable identifier of the kind of advice, for programs.
     pub id: AdviceId,
@@ -25,7 +25,8 @@ pub struct Advice {
 }
 
 /// What a change saves, and the settings that make it.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AdviceEffect {
     /// Upper bound of the time saved, in ns: the CPU time of the collections that the change is about (wall
     /// time where CPU time was not recorded), or the time of the waits. With GPU times of the run no more
@@ -50,7 +51,8 @@ impl AdviceEffect {
 
 /// What a change saved in measured programs of the same kind, as shares of the CPU time of their collections;
 /// negative where they took longer (docs/evidence.md).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsualGain {
     /// The least of all programs.
     pub least: f64,
@@ -63,7 +65,8 @@ pub struct UsualGain {
 }
 
 /// The kinds of advice, in no order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum AdviceId {
     /// No collection was recorded, so there is nothing to change.

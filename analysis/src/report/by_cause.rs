@@ -3,11 +3,11 @@
 use super::{GroupName, PauseTotal, PausesReport, Report};
 use gctrace_event::GcReason;
 use gctrace_stats::ratio;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Count and time of pauses, by cause.
-#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ByCause {
     /// Automatic full collections.
     pub automatic_full: PauseTotal,

@@ -2,11 +2,11 @@
 
 use super::{Basis, ByCause, Location, PauseTotal, PausesReport};
 use gctrace_event::{GcReason, UnseenCollections};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One of the ten longest pauses of all traces: where, when and why it occurred.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorstPause {
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,
@@ -33,7 +33,7 @@ pub struct WorstPause {
     /// Generation collected, 0 to 2 (full collection); `null` if unknown.
     pub generation: Option<u8>,
     /// Why the collection ran: `automatic`, `manual` (`gc.collect()`), `shutdown` or `unknown`.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub reason: GcReason,
     /// Objects found unreachable and freed; `null` if unknown.
     pub collected: Option<u64>,
@@ -47,7 +47,8 @@ pub struct WorstPause {
 }
 
 /// Collections that freed nothing, by kind.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FreedNothingReport {
     /// Always measured, from the number of objects that each collection freed.
     pub basis: Basis,
@@ -63,7 +64,8 @@ pub struct FreedNothingReport {
 }
 
 /// Collections requested by `gc.collect()` or `PyGC_Collect`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplicitCallsReport {
     /// Always measured: the reason was recorded with each collection.
     pub basis: Basis,
@@ -83,7 +85,8 @@ pub struct ExplicitCallsReport {
 }
 
 /// What recording cost the program, in CPU time of its threads.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OverheadReport {
     /// Always inferred: hits are counted. The time of our code at a hit is measured as the program runs. The time of
     /// the kernel and CPython is measured with warm and with cold caches; these are the ends of the range.
@@ -118,7 +121,8 @@ pub struct OverheadReport {
 }
 
 /// The overhead of one kind of probe.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProbeReport {
     /// Name of the kind of probe, for example `collector, entry and return`.
     pub probe: String,
@@ -134,7 +138,8 @@ pub struct ProbeReport {
 
 /// Collections that the injected library could not see, by the interpreters' own count; they are in no
 /// other figure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnseenReport {
     /// Number of collections of interpreters before the library's hook was in place.
     pub at_start: u64,
@@ -156,7 +161,8 @@ impl From<UnseenCollections> for UnseenReport {
 
 /// Recordings that keep only the last part (`--keep`): exact sums of the time before that part, deleted since, and in
 /// no other figure.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeletedReport {
     /// Number of segments that are deleted.
     pub segments: u64,
@@ -180,7 +186,8 @@ pub struct DeletedReport {
 }
 
 /// The deleted pauses of one generation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeletedGeneration {
     /// The generation; `null` if it is unknown.
     pub generation: Option<u8>,
@@ -198,7 +205,8 @@ pub struct DeletedGeneration {
 
 /// GPU work that a recorder only counted. All figures on GPU work are of one part for each process, with nothing left
 /// out: the part with the longest pause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OmittedGpuReport {
     /// The operations that were only counted, and their time on GPUs; each counts, also simultaneous ones.
     pub operations: PauseTotal,
@@ -210,7 +218,8 @@ pub struct OmittedGpuReport {
 }
 
 /// What the figures do not include.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MissingData {
     /// Number of lost records, by where they were dropped; empty if none were lost.
     pub lost: std::collections::BTreeMap<String, u64>,

@@ -3,12 +3,12 @@
 use super::{Basis, ByCause, LinesReport, PauseTotal, StepSource};
 use crate::time::{add_to, sum};
 use gctrace_stats::{ratio, scaled};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The run of the process in the verdict, cut into start-up, training and exit: the worst of the processes with
 /// training steps, or of all if none has steps.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhasesReport {
     /// Basis of the times that separate the phases: measured by marks of training steps, otherwise
     /// inferred.
@@ -81,7 +81,8 @@ impl PhasesReport {
 
 /// The mark of the start and the end of training: steps, from the first one after the warm-up to the end of the last,
 /// or a substitute for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingMark {
     /// Annotations `ProfilerStep#n`.
@@ -107,7 +108,8 @@ pub enum TrainingMark {
 }
 
 /// The phase that a verdict is about: the worse one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum JudgedPhase {
     /// Paid once per start: judged by its pauses' share of the whole run.
@@ -130,7 +132,8 @@ impl From<StepSource> for TrainingMark {
 }
 
 /// The collections of one phase. A pause belongs to the phase that it starts in.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseReport {
     /// Start of the phase after the start of the trace, in ns.
     pub after_start_ns: u64,

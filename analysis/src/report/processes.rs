@@ -6,11 +6,11 @@ use super::{
     PausesReport, PressureReport, SettingsReport, UnseenReport,
 };
 use gctrace_event::{CollectorKind, ProcessOrigin, RecordingMode};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One trace file and its recording.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TraceReport {
     /// File name as given on the command line.
     pub file: String,
@@ -95,7 +95,8 @@ pub struct TraceWriter {
 }
 
 /// One process that ran the collector.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessReport {
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,
@@ -111,7 +112,7 @@ pub struct ProcessReport {
     /// Command line, or the name that another tool gave it.
     pub command: Vec<String>,
     /// `launched`, `child` or `attached` (already running); `null` in traces of other tools.
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub origin: Option<ProcessOrigin>,
     /// Interpreter that the process runs, and its collector; `null` if unknown.
     pub interpreter: Option<InterpreterReport>,
@@ -197,12 +198,13 @@ impl ProcessReport {
 }
 
 /// The interpreter of a process, and how gctrace located its collector.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterpreterReport {
     /// Version of CPython, for example `3.13.1`.
     pub version: String,
     /// Kind of the collector: `generational`, `incremental` or `free-threaded`.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub collector: CollectorKind,
     /// Whether it is a free-threaded build, without the GIL.
     pub free_threaded: bool,
@@ -214,10 +216,11 @@ pub struct InterpreterReport {
 }
 
 /// How a trace was recorded by gctrace, and the limits of that mode.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordedReport {
     /// `ebpf`: by kernel probes; `inject`: in-process; `both`.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub mode: RecordingMode,
     /// Number of pauses by the source that recorded them.
     pub sources: Sources,
@@ -226,7 +229,8 @@ pub struct RecordedReport {
 }
 
 /// Number of pauses by the source that recorded them, and how far two sources differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sources {
     /// Pauses that only the kernel's probes recorded.
     pub probes: u64,

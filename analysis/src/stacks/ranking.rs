@@ -5,7 +5,6 @@ use crate::figure::{Location, PauseTotal};
 use crate::paths::{self, TrainingLibrary};
 use gctrace_event::{Frame, GcReason};
 use gctrace_stats::ratio;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Where collections were triggered, measured: the Python stack of the collecting thread when the
 /// pause started. An automatic collection is triggered by the line that happens to exceed the
 /// threshold, so the more containers a line allocates, the more often it triggers one.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinesReport {
     /// Count and time of the pauses with a recorded Python stack.
     pub with_stack: PauseTotal,
@@ -59,7 +59,8 @@ pub struct LinesReport {
 }
 
 /// A training library with files in stacks.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LibraryReport {
     /// The library.
     pub library: TrainingLibrary,
@@ -71,7 +72,8 @@ pub struct LibraryReport {
 }
 
 /// Count and time of the pauses that one line triggered.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LineTotal {
     /// The line that these pauses have in common.
     pub location: Location,
@@ -80,7 +82,8 @@ pub struct LineTotal {
 }
 
 /// All pauses that one line triggered.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LineReport {
     /// The line that these pauses have in common.
     pub location: Location,
@@ -105,7 +108,8 @@ pub struct LineReport {
 }
 
 /// All pauses that one stack triggered.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StackReport {
     /// Frames of the stack, innermost first, without frames of the import system (`importlib`). If it was deeper than
     /// `--stack-depth`, the last is `[outer frames not recorded]`.

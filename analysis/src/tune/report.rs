@@ -1,11 +1,11 @@
 //! The report of `gctrace tune`, schema `gctrace.tune/1` (docs/report-schema.md).
 
 use crate::report::Basis;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How settings of the collector compare, measured while they alternated.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneReport {
     /// Name and version of this schema: always `gctrace.tune/1`.
     pub schema: &'static str,
@@ -44,7 +44,8 @@ pub struct TuneReport {
 }
 
 /// One setting.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TunedSetting {
     /// As on the command line.
     pub setting: String,
@@ -79,7 +80,8 @@ pub struct TunedSetting {
 
 /// A difference of mean times between a setting and the first one: for blocks, the mean of the differences within
 /// pairs of neighbors; for runs, the difference of the means.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeasuredDifference {
     /// The difference, in ns per step (or run); negative: faster than the first setting.
     pub mean_ns: i64,
@@ -103,7 +105,8 @@ pub struct MeasuredDifference {
 }
 
 /// The verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TuneOutcome {
     /// A setting is faster than the first.
@@ -117,7 +120,8 @@ pub enum TuneOutcome {
 }
 
 /// Why there is no verdict on a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "reason")]
 pub enum TuneRefusal {
     /// Too few pairs of neighboring blocks, or of runs.
@@ -130,7 +134,8 @@ pub enum TuneRefusal {
 }
 
 /// How settings were compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TuneMethod {
     /// In blocks of steps of one run.
@@ -140,7 +145,8 @@ pub enum TuneMethod {
 }
 
 /// Unit of a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TuneUnit {
     /// A step.
@@ -152,7 +158,8 @@ pub enum TuneUnit {
 }
 
 /// The clock of the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TuneMeasure {
     /// Wall time.

@@ -3,14 +3,14 @@
 use super::lengths::Lengths;
 use crate::figure::Location;
 use gctrace_event::{OffCpuReason, WORK_CALL};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::fmt;
 
 /// The loop of a process: a thread that waits for input again and again at the same place. What it does from the return
 /// of a wait to the next is a turn. Measured; lengths to one part in 64.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoopReport {
     /// Index of the trace in `traces`.
     pub trace: usize,
@@ -55,7 +55,8 @@ pub struct LoopReport {
 }
 
 /// The distribution of turns.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TurnFigures {
     /// Median, in ns.
     pub p50_ns: Option<u64>,
@@ -74,7 +75,8 @@ pub struct TurnFigures {
 }
 
 /// A long turn.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TurnReport {
     /// Its start, in ns after the start of the trace.
     pub since_start_ns: u64,
@@ -85,7 +87,8 @@ pub struct TurnReport {
 }
 
 /// A part of a turn.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TurnPart {
     /// The cause.
     pub cause: TurnCause,
@@ -97,7 +100,8 @@ pub struct TurnPart {
 }
 
 /// What a part of a turn was spent on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TurnCause {
     /// A collection in this thread, with its waits.

@@ -3,11 +3,11 @@
 use super::figures::{TurnCause, TurnPart};
 use super::{LoopSums, innermost_loop};
 use crate::stacks::StackTree;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Turns of the loop of a process, since it was first seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoopFigures {
     /// Number of turns.
     pub turns: u64,
@@ -24,7 +24,8 @@ pub struct LoopFigures {
 }
 
 /// A turn that was long, compared to others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LastLongTurn {
     /// Its length, in ns.
     pub length_ns: u64,

@@ -2,14 +2,14 @@
 
 use super::LoopSums;
 use crate::time::add_to;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Waits of one process until another one woke it, each of a millisecond or longer. Measured by the scheduler: a thread
 /// that passes on what it was woken for, as libzmq's do, counts as the one that woke it. Nothing wakes a process
 /// that looks at shared memory again and again.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessWaitReport {
     /// Index of the trace in `traces`.
     pub trace: usize,

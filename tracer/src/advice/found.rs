@@ -2,7 +2,6 @@
 
 use crate::files::open_regular;
 use gctrace_settings::{AppliedProcess, AutoReport, GcChange, GcSetting};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io::Read as _;
 use std::path::Path;
@@ -13,7 +12,8 @@ const SCHEMA: &str = "gctrace.auto/1";
 const LARGEST: u64 = 64 << 20;
 
 /// Findings for a command.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FoundSettings {
     /// `gctrace.auto/1`.
     schema: String,
@@ -41,7 +41,8 @@ pub(crate) struct FoundSettings {
 const LOADING: u32 = 100_000;
 
 /// Collections before the first step, of the process with the longest; measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct LoadingCollections {
     /// Time until the first step, in ns.
     pub(crate) duration_ns: u64,
@@ -75,7 +76,8 @@ impl LoadingCollections {
 }
 
 /// Forked processes with collections that did not traverse inherited objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FrozenForks {
     /// Number of processes.
     pub(crate) processes: u64,
@@ -93,7 +95,8 @@ impl FrozenForks {
 }
 
 /// Findings for a process.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FoundProcess {
     /// Its id, in its own pid namespace.
     pub(crate) pid: u32,

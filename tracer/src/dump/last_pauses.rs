@@ -9,7 +9,6 @@ use gctrace_event::read::{DecodedItem, EventReader, ReadError, TraceInput, Trace
 use gctrace_event::{Pause, Record};
 use gctrace_probes::proc_status;
 use nix::unistd::Uid;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +25,8 @@ const MOST_BYTES: u64 = 1 << 30;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A recorder's data on a process.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct RecordedPauses {
     /// Directory of the recorder.
     directory: String,
@@ -35,7 +35,8 @@ pub(super) struct RecordedPauses {
 }
 
 /// One of the last pauses.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct LastPause {
     /// Time since it ended, in ns.
     ago_ns: u64,

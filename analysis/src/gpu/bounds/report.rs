@@ -6,7 +6,6 @@ use crate::figure::{Basis, PauseTotal, serialized_as_text};
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::timeline::{GpuPart, Timeline};
 use crate::time::add_to;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
 use strum::VariantArray;
@@ -37,7 +36,8 @@ impl fmt::Display for BoundsLimit {
 
 /// Lower and upper bounds of how much the pauses delayed GPU work, for processes that launch work and have no GPU
 /// times in their trace.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BoundsReport {
     /// Always inferred from calls on the CPU. The lower bound assumes that the thread would have
     /// continued at once without the pause: a wait for data or for another process that the pause
@@ -57,7 +57,8 @@ pub struct BoundsReport {
 
 // Rules are in the order of the report.
 /// Why a pause has the bounds it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, VariantArray)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BoundsRule {
     /// A synchronizing call had returned and nothing was launched until the pause ended; the delay
@@ -78,7 +79,8 @@ pub enum BoundsRule {
 }
 
 /// The pauses that one rule applies to.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleBounds {
     /// The rule that applies to these pauses and gives the bounds.
     pub rule: BoundsRule,
@@ -91,7 +93,8 @@ pub struct RuleBounds {
 }
 
 /// The bounds of one process, summed over its pauses.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessBounds {
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,

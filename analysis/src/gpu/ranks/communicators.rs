@@ -6,14 +6,14 @@ use super::RankJob;
 use crate::gpu::replay::ReplayJob;
 use crate::gpu::timeline::Communicator as CommunicatorName;
 use crate::time::{add_to, later, sum};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Communicators of one kind: with the same number of ranks in the traces, at the same distance from each other.
 /// Groups of one dimension of the job's parallelism are one kind, for example the tensor-parallel ones: neighbors.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommunicatorKind {
     /// Number of ranks of each communicator in the traces. `null` in the last of 16: it has all other kinds.
     pub size: Option<u64>,
@@ -28,7 +28,8 @@ pub struct CommunicatorKind {
 }
 
 /// One communicator. Without names, collectives of the same ranks are of one.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommunicatorReport {
     /// PyTorch's name of the process group; `null` if the profiler did not record it.
     pub name: Option<String>,
@@ -43,7 +44,8 @@ pub struct CommunicatorReport {
 }
 
 /// How long ranks waited for each other in the collectives, sends and receives of some communicators.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveWaits {
     /// Number of matched collectives, and of sends with their receives.
     pub collectives: u64,

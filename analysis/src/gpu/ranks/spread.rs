@@ -2,13 +2,13 @@
 
 use super::waits::RankReport;
 use gctrace_stats::median;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use strum::VariantArray;
 
 /// A figure of each rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, VariantArray)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RankFigure {
     /// `paused_ns` of the rank.
@@ -35,7 +35,8 @@ impl RankFigure {
 }
 
 /// The distribution of a figure over the ranks of a job. Percentiles are by nearest rank.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankSpread {
     /// The figure.
     pub figure: RankFigure,
@@ -59,7 +60,8 @@ pub struct RankSpread {
 }
 
 /// A rank with a figure that differs from the others' by more than their spread explains.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankOutlier {
     /// Number of the rank in its job, from 0.
     pub rank: u32,
@@ -76,7 +78,8 @@ pub struct RankOutlier {
 }
 
 /// A host with ranks that differ from the other hosts' ranks.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostOutlier {
     /// Name of the host.
     pub host: String,

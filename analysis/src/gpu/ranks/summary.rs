@@ -11,14 +11,14 @@ use crate::gpu::replay::ReplayJob;
 use crate::gpu::replays::JobReplays;
 use crate::gpu::timeline::Timeline;
 use crate::time::difference;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::num::NonZeroUsize;
 
 /// Ranks of distributed jobs, if the traces contain GPU times of at least two ranks. Ranks belong
 /// to one job if they ran the same collectives, matched by communicator and sequence number if the
 /// profiler recorded these (PyTorch 2.12 and later), otherwise by kernel and order.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RanksReport {
     /// Always inferred: clocks of different traces are aligned by the ends of collectives. These are assumed to be
     /// simultaneous on all ranks.
@@ -30,7 +30,8 @@ pub struct RanksReport {
 }
 
 /// A rank that belongs to no job with other ranks.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnrelatedRank {
     /// Index of its trace in `traces`, from 0.
     pub trace: u64,
@@ -39,7 +40,8 @@ pub struct UnrelatedRank {
 }
 
 /// A job and the waits of its ranks for each other.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankedJob {
     /// The ranks of the job that are in the traces, ascending; if `traces_left_out` is not 0, only ranks of the
     /// described traces.
@@ -56,7 +58,8 @@ pub struct RankedJob {
 }
 
 /// How the kernels of collectives were matched across ranks.
-#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectivesReport {
     /// Collectives found on at least two ranks.
     pub matched: u64,

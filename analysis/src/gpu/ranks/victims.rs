@@ -7,11 +7,11 @@ use crate::gpu::replay::{JoinedReplay, JoinedSkeletons};
 use crate::gpu::timeline::Timeline;
 use crate::spans::PauseSpan;
 use crate::time::{later, since, sum};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What the pauses of each rank cost each rank, by replay of all ranks together.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankPauses {
     /// Always inferred: the schedule is rebuilt without pauses; order and the duration of each
     /// collective after its last rank has started are unchanged.
@@ -28,7 +28,8 @@ pub struct RankPauses {
 }
 
 /// The effect of removing the pauses of some ranks.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseSource {
     /// The ranks without their pauses: one, or several together.
     pub ranks: Vec<u32>,
@@ -50,7 +51,8 @@ pub struct PauseSource {
 
 /// Mean time of a step: from the start of a rank's first step until everything launched in its
 /// steps has finished, summed over the ranks, divided by the number of steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepEffect {
     /// Number of steps of all ranks.
     pub steps: u64,

@@ -6,12 +6,12 @@ use crate::gpu::timeline::{Op, OpIndex, Timeline};
 use crate::spans::index::Index;
 use crate::time::intervals::Intervals;
 use crate::time::{add_to, later, signed};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
 /// One rank of a job: its clock, its pauses and its waits for other ranks.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankReport {
     /// Number of the rank in its job, from 0.
     pub rank: u32,
@@ -49,7 +49,8 @@ pub struct RankReport {
 }
 
 /// Busy time of one device, with and without waiting for other ranks.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsefulBusy {
     /// Index of the device in the process.
     pub device: u32,

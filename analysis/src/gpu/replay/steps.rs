@@ -4,11 +4,11 @@
 use super::ReplaySchedule;
 use crate::gpu::timeline::{ProcessTimeline, StepSpan, ThreadIndex};
 use crate::time::duration_ns;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How well the steps are explained after the pauses are removed.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepEvidenceReport {
     /// Number of compared steps: from the thread with the most steps.
     pub count: u64,

@@ -2,14 +2,14 @@
 
 use crate::figure::{Basis, serialized_as_text};
 use gctrace_stats::{bootstrap, median_low, signed};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
 
 serialized_as_text!(NoComparison);
 
 /// A comparison of the mean lengths of two kinds of steps.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepComparison {
     /// Basis of `difference`: inferred, assuming that steps otherwise vary independently. The
     /// difference need not be caused by the collections alone.
@@ -59,7 +59,8 @@ impl StepComparison {
 }
 
 /// A comparison of the median lengths of two kinds of steps.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MedianComparison {
     /// Basis of `difference`: inferred, as every comparison of means.
     pub basis: Basis,
@@ -102,7 +103,8 @@ impl MedianComparison {
 }
 
 /// A difference of medians with its 95 % confidence interval by bootstrap, as one of means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MedianDifference {
     /// Difference of the medians, in ns; negative: shorter.
     pub median_ns: i64,
@@ -123,7 +125,8 @@ impl MedianDifference {
 /// fixed seed, percentile method; Efron and Tibshirani, An Introduction to the Bootstrap, 1993;
 /// its ends moved outwards for few steps, Hesterberg, The American Statistician 69, 2015).
 /// More than 256 steps are first averaged to 256 batches of neighbors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepDifference {
     /// Difference of the means, in ns; negative: shorter.
     pub mean_ns: i64,

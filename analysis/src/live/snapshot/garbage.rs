@@ -2,12 +2,12 @@
 
 use crate::report::{BirthLines, CycleShape};
 use gctrace_event::KindName;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Garbage of one process (`--garbage`), since the start of its recording.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GarbageFigures {
     /// Objects in the examined garbage by type: the 20 types seen first, and `other` for all others. No count
     /// decreases.
@@ -24,7 +24,8 @@ impl GarbageFigures {
 }
 
 /// The garbage of the selected process in detail.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SelectedGarbage {
     /// The kinds with the most objects, descending, at most ten.
     pub kinds: Vec<KindFigures>,
@@ -37,7 +38,8 @@ pub struct SelectedGarbage {
 }
 
 /// Objects of one kind in the examined garbage.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KindFigures {
     /// Their kind; its texts have at most 256 bytes.
     pub kind: KindName,
@@ -53,7 +55,8 @@ pub struct KindFigures {
 }
 
 /// Cycles of one signature in the examined garbage.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CycleFigures {
     /// The objects of the shortest cycle, and the name of the reference of each to the next, as
     /// Python writes it; empty if unknown. The last refers to the first.
@@ -70,7 +73,8 @@ pub struct CycleFigures {
 }
 
 /// How fast a process grows, inferred: see `processes[].trend` in the report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrendFigures {
     /// Objects that full collections leave, per hour, by the Theil-Sen slope; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +116,8 @@ impl TrendFigures {
 
 /// Objects still freed after the heap was frozen (`gc.freeze()`), inferred from full collections that go through much
 /// less than before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FreezeFigures {
     /// Objects that were frozen.
     pub frozen_objects: u64,

@@ -6,7 +6,6 @@ use crate::figure::{LabeledValue, Value, word};
 pub use crate::pauses::{GENERATIONS, PauseOutcomes};
 use crate::report::PauseTotal;
 use gctrace_event::GcReason;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -42,14 +41,15 @@ pub const GENERATION_NAMES: [&str; GENERATIONS] = ["0", "1", "2", "unknown"];
 
 /// Counts of collections since the start of the recording. Arrays are by generation: 0, 1, 2,
 /// unknown.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectionCounts {
     /// Number of pauses by generation: 0, 1, 2, unknown.
     pub pauses: [u64; GENERATIONS],
     /// Sum of their lengths in ns, by generation.
     pub pause_ns: [u64; GENERATIONS],
     /// Number and time by reason (`automatic`, `manual`, `shutdown`, `unknown`) and generation.
-    #[schemars(with = "BTreeMap<String, [PauseTotal; GENERATIONS]>")]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, [PauseTotal; GENERATIONS]>"))]
     pub by_reason: BTreeMap<GcReason, [PauseTotal; GENERATIONS]>,
     /// Histogram of their lengths, by generation. The classes end at 10, 25, 50, 100, 250, 500 µs,
     /// 1, 2.5, 5, 10, 25, 50, 100, 250, 500 ms, 1, 2.5, 5 and 10 s; the last one counts longer
@@ -81,7 +81,8 @@ impl CollectionCounts {
 }
 
 /// End, length and generation of one pause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseFigures {
     /// End of the pause, in ns.
     pub end_ns: u64,
@@ -93,7 +94,8 @@ pub struct PauseFigures {
 }
 
 /// One pause of at least `long_pause_ns`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LongPause {
     /// Process id of the collecting process on the host.
     pub pid: u32,
@@ -112,7 +114,7 @@ pub struct LongPause {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<u8>,
     /// Why the collection ran: `automatic`, `manual` (`gc.collect()`), `shutdown` or `unknown`.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub reason: GcReason,
     /// Objects found unreachable and freed; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +134,8 @@ pub struct LongPause {
 }
 
 /// A line of Python code, identified by function, file and line number.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CodeLine {
     /// Name of the function, qualified if the interpreter has it (CPython 3.11 and later).
     pub function: String,

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What a collection, a fork, a new Python and a start cost under gctrace and under its peers, in one run; two programs.
+"""What a collection, a fork, a turn, a new Python and a start cost under gctrace and its peers, in one run; two programs.
 
     sudo scripts/bench/performance.py GCTRACE --python PYTHON [--py-spy FILE] [--rounds 5] [--parts NAME ...]
 
 A round runs every way forwards, then backwards; the mean of both, less the untraced one of the round, is a value.
 collection: CPU time of the program's thread, the fastest tenth of its batches. The others: CPU time of all processes
-with the recorder's, of a cgroup (v1, cpuacct); of forks and processes what N of them take more than a tenth of N, by
+with the recorder's, of a cgroup (v1, cpuacct); of forks, processes and turns what N of them take more than a tenth of N, by
 the difference; alone is the program with its children, without the recorder. Needs bpftrace, a Python with symbols.
 """
 
@@ -75,8 +75,31 @@ total = 0
 for i in range(20_000_000):
     total += i % 7
 """
+# Turns of asyncio that look for input and do not wait; as monitor a heartbeat whose lateness a thread looks at.
+TURNS = """
+import asyncio, os, sys, threading, time, traceback
+beaten, main = [time.monotonic()], threading.get_ident()
+async def beat():
+    while True:
+        beaten[0] = time.monotonic()
+        await asyncio.sleep(0.01)
+def watch():
+    while True:
+        time.sleep(0.01)
+        if time.monotonic() - beaten[0] > 0.05:
+            traceback.extract_stack(sys._current_frames()[main])
+async def serve(count):
+    if os.environ.get("BENCH_CALLBACK"):
+        threading.Thread(target=watch, daemon=True).start()
+        beats = asyncio.create_task(beat())
+    for _ in range(count):
+        sum(range(4000))
+        await asyncio.sleep(0)
+asyncio.run(serve(int(sys.argv[1])))
+print(sum(os.times()[:4]))
+"""
 # Name: (program, how many of what it makes).
-PARTS = {"collection": (COLLECTION, 0), "fork": (FORK, 1000), "process": (PROCESS, 100), "start": ("pass", 0),
+PARTS = {"collection": (COLLECTION, 0), "fork": (FORK, 1000), "process": (PROCESS, 100), "turns": (TURNS, 50_000), "start": ("pass", 0),
          "threads": (THREADS, 0), "numeric": (NUMERIC, 0)}
 LEAN = ["--sample", "0", "--stack-depth", "0", "--counters", "none", "--garbage", "off"]
 GCTRACE = {
@@ -92,6 +115,8 @@ def ways(options, part, folder):
     found = {"untraced": ([], "", False)}
     if part in ("collection", "threads"):
         found |= {"a C callback": ([], "C", False), "a Python callback": ([], "Python", False)}
+    if part == "turns":
+        found["a heartbeat"] = ([], "Python", False)
     file, function = bench.collector(options.python)
     script = (f"uprobe:{file}:{function} {{ @s[tid] = nsecs; }} uretprobe:{file}:{function} /@s[tid]/ "
               "{ @d = hist(nsecs - @s[tid]); delete(@s[tid]); }")

@@ -57,4 +57,5 @@ mod simulated;
 mod skeletons;
 mod training;
 mod tune_schema;
+mod turns;
 mod wait_advice;

@@ -1,0 +1,73 @@
+//! Loops and pools of a process, from the records of their turns.
+
+use gctrace_event::{Frame, LoopPlace, OffCpuReason, Record, Turn, Turns, WORK_CALL};
+use test_kit::reports::{MS, START, end, pause, process, report};
+
+const PID: u32 = 7;
+const LOOP: u32 = 1;
+/// The handler calls `Queue.get`, which calls `Condition.wait`.
+const HANDLER: u32 = 2;
+const GET: u32 = 3;
+const WAIT: u32 = 4;
+
+fn frame(id: u32, parent: Option<u32>, file: &str, function: &str) -> Record {
+    let (file, function) = (file.to_owned(), function.to_owned());
+    Record::Frame(Frame { id, parent, file, function, line: Some(id) })
+}
+
+fn turns(tid: u32, call: &str, stack: u32) -> Record {
+    Record::Turns(Turns {
+        pid: PID,
+        tid,
+        at_ns: START,
+        until_ns: START + 1000 * MS,
+        place: LoopPlace { call: call.to_owned(), argument: stack },
+        turns: 15,
+        total_ns: 300 * MS,
+        longest_ns: 90 * MS,
+        waits: 15,
+        waited_ns: 700 * MS,
+        lengths: vec![(500, 14), (1200, 1)],
+        stack: Some(stack),
+        ..Turns::default()
+    })
+}
+
+/// Two threads that wait for work at one line are one pool; a loop of the same process stays apart.
+#[test]
+fn threads_that_take_work_at_one_line_are_a_pool() {
+    let library = "/usr/lib/python3.12/";
+    let turn = Turn {
+        pid: PID,
+        tid: 9,
+        start_ns: START + 400 * MS,
+        end_ns: START + 490 * MS,
+        place: LoopPlace { call: WORK_CALL.to_owned(), argument: WAIT },
+        waits: vec![(OffCpuReason::Sleep, 80 * MS)],
+        ..Turn::default()
+    };
+    let report = report(
+        vec![
+            process(PID, 0, "generational"),
+            frame(LOOP, None, "/app/serve.py", "main"),
+            frame(HANDLER, None, "/app/serve.py", "handle"),
+            frame(GET, Some(HANDLER), &format!("{library}queue.py"), "Queue.get"),
+            frame(WAIT, Some(GET), &format!("{library}threading.py"), "Condition.wait"),
+            Record::Pause(pause(PID, 100, 120)),
+            turns(PID, "epoll_wait", LOOP),
+            turns(PID, "epoll_wait", LOOP),
+            turns(8, WORK_CALL, WAIT),
+            turns(9, WORK_CALL, WAIT),
+            Record::Turn(turn),
+        ],
+        Some(end(1000)),
+    );
+    let [service, pool] = report.loops.as_slice() else { panic!("{:?}", report.loops) };
+    assert_eq!((service.call.as_str(), service.threads, service.turns), ("epoll_wait", 1, 30));
+    assert_eq!((pool.call.as_str(), pool.threads, pool.turns), (WORK_CALL, 2, 30));
+    assert_eq!(pool.line.as_ref().map(|line| line.function.as_str()), Some("handle"));
+    assert_eq!(pool.longest.len(), 1);
+    assert_eq!(pool.longest[0].length_ns, 90 * MS);
+    assert!(service.figures.lag_p99_ns.is_some());
+    assert_eq!(pool.figures.lag_p99_ns, None, "any free thread takes what arrives");
+}

@@ -161,14 +161,14 @@ pub struct Report {
     pub series: Option<TrainingSeries>,
 }
 
-/// The first of these loops, unless the program has training steps: those are its unit.
+/// The first of these loops, unless the program has training steps: those are its unit. Threads in the background are none.
 pub(crate) fn service_loop<'a>(
     loops: &'a [LoopReport],
     phases: Option<&PhasesReport>,
 ) -> Option<&'a LoopReport> {
     match phases {
         Some(phases) if phases.steps.is_some() => None,
-        _ => loops.first(),
+        _ => loops.first().filter(|of| !of.is_in_background()),
     }
 }
 

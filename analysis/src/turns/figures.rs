@@ -7,6 +7,9 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::fmt;
 
+/// Threads that take work and are busy for less than this part of one thread's time are no service.
+const BACKGROUND: f64 = 0.02;
+
 /// The loop of a process: a thread that waits for input again and again at the same place. What it does from the return
 /// of a wait to the next is a turn. Measured; lengths to one part in 64.
 #[derive(Clone, Debug, Serialize)]
@@ -144,13 +147,21 @@ impl LoopReport {
     pub(crate) fn rank(&self, judged: Option<(usize, u32)>) -> impl Ord + use<> {
         let is_judged = judged == Some((self.trace, self.pid));
         let busy_ns = self.busy_ratio.map_or(0.0, |ratio| ratio * self.observed_ns as f64);
-        (!self.waits_for_many(), !is_judged, Reverse(busy_ns as u64), self.trace, self.pid)
+        let is_last = (self.is_in_background(), !self.waits_for_many());
+        (is_last, !is_judged, Reverse(busy_ns as u64), self.trace, self.pid)
     }
 
     /// Whether its threads wait for work from other threads: a pool, or the consumer of a queue.
     #[must_use]
     pub fn takes_work(&self) -> bool {
         self.call == WORK_CALL
+    }
+
+    /// Whether its threads take little of a program's time, as those that write logs.
+    #[must_use]
+    pub fn is_in_background(&self) -> bool {
+        let busy = self.busy_ratio.unwrap_or(0.0) * self.threads as f64;
+        self.takes_work() && busy < BACKGROUND
     }
 
     /// Whether it waits for several inputs, or for connections.

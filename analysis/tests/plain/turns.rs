@@ -33,6 +33,20 @@ fn turns(tid: u32, call: &str, stack: u32) -> Record {
     })
 }
 
+/// Who writes a log in the background is no service.
+#[test]
+fn a_thread_that_does_little_is_no_service() {
+    let Record::Turns(busy) = turns(8, WORK_CALL, HANDLER) else { unreachable!() };
+    for (total_ns, is_service) in [(300 * MS, true), (9 * MS, false)] {
+        let turns = Turns { turns: 30, lengths: vec![(100, 30)], total_ns, ..busy.clone() };
+        let frames = frame(HANDLER, None, "/usr/lib/python3.12/queue.py", "Queue.get");
+        let records = vec![process(PID, 0, "generational"), frames, Record::Turns(turns)];
+        let report = report(records, Some(end(1000)));
+        assert_eq!(report.loops.len(), 1);
+        assert_eq!(report.service_loop().is_some(), is_service);
+    }
+}
+
 /// Two threads that wait for work at one line are one pool; a loop of the same process stays apart.
 #[test]
 fn threads_that_take_work_at_one_line_are_a_pool() {

@@ -38,7 +38,8 @@ pub(crate) fn in_short(report: &Report) -> Vec<Block> {
     // Who is waited for comes first among the loops.
     let many = if others.is_some() { 1 } else { LOOPS_IN_SHORT };
     let shown = report.loops.iter().enumerate();
-    let shown = shown.filter(|(index, of)| *index == 0 || is_news(of, report)).take(many);
+    let shown = shown.filter(|(index, of)| *index == 0 || is_news(of, report));
+    let shown = shown.filter(|(_, of)| !of.is_in_background()).take(many);
     // The verdict has how long requests wait for the first one.
     let is_in_verdict = words::turns::sentence(report).is_some();
     let sentences = shown.flat_map(|(index, of)| {

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::fmt;
 
 /// Threads that take work and are busy for less than this part of one thread's time are no service.
-const BACKGROUND: f64 = 0.02;
+pub(super) const BACKGROUND: f64 = 0.02;
 
 /// The loop of a process: a thread that waits for input again and again at the same place. What it does from the return
 /// of a wait to the next is a turn. Measured; lengths to one part in 64.

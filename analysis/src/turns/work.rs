@@ -68,7 +68,7 @@ fn taker(node: NodeId, tree: &StackTree) -> &Location {
 
 impl PlaceSums {
     /// Adds the turns of another thread at such a place.
-    fn append(&mut self, other: &Self) {
+    pub(super) fn append(&mut self, other: &Self) {
         self.lengths.append(&other.lengths);
         add_to(&mut self.total_ns, other.total_ns);
         self.longest_ns = self.longest_ns.max(other.longest_ns);

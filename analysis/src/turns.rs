@@ -99,19 +99,7 @@ impl LoopSums {
         if self.places.len() >= PLACES && !self.places.contains_key(&key) {
             return;
         }
-        let sums = self.places.entry(key).or_default();
-        sums.lengths.add(&turns.lengths);
-        add_to(&mut sums.total_ns, turns.total_ns);
-        sums.longest_ns = sums.longest_ns.max(turns.longest_ns);
-        add_to(&mut sums.waits, turns.waits);
-        add_to(&mut sums.waited_ns, turns.waited_ns);
-        sums.longest_busy_ns = sums.longest_busy_ns.max(turns.longest_busy_ns);
-        sums.sees_looks |= turns.sees_looks;
-        sums.node = node.or(sums.node);
-        // Its first counts are of up to a second.
-        let counted_ns = sum([turns.total_ns, turns.waited_ns]);
-        let first_ns = beyond(turns.until_ns, counted_ns).max(turns.at_ns);
-        sums.since_ns = sums.since_ns.or(Some(first_ns));
+        self.places.entry(key).or_default().append(&PlaceSums::of(turns, node));
     }
 
     pub(crate) fn add_turn(&mut self, turn: Turn) {
@@ -336,6 +324,41 @@ fn innermost_loop<'a>(places: &[PlacedSums<'a>], tree: &StackTree) -> Option<Pla
 }
 
 impl PlaceSums {
+    fn of(turns: &Turns, node: Option<NodeId>) -> Self {
+        let mut lengths = Lengths::default();
+        lengths.add(&turns.lengths);
+        // The first counts of a place are of up to a second.
+        let counted_ns = sum([turns.total_ns, turns.waited_ns]);
+        let since_ns = beyond(turns.until_ns, counted_ns).max(turns.at_ns);
+        Self {
+            lengths,
+            total_ns: turns.total_ns,
+            longest_ns: turns.longest_ns,
+            waits: turns.waits,
+            waited_ns: turns.waited_ns,
+            longest_busy_ns: turns.longest_busy_ns,
+            sees_looks: turns.sees_looks,
+            node,
+            since_ns: Some(since_ns),
+        }
+    }
+
+    /// Adds later turns, or another thread's at such a place.
+    fn append(&mut self, other: &Self) {
+        self.lengths.append(&other.lengths);
+        add_to(&mut self.total_ns, other.total_ns);
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        add_to(&mut self.waits, other.waits);
+        add_to(&mut self.waited_ns, other.waited_ns);
+        self.longest_busy_ns = self.longest_busy_ns.max(other.longest_busy_ns);
+        self.sees_looks |= other.sees_looks;
+        self.node = other.node.or(self.node);
+        self.since_ns = match (self.since_ns, other.since_ns) {
+            (Some(own), Some(others)) => Some(own.min(others)),
+            (own, others) => own.or(others),
+        };
+    }
+
     /// Time in turns and waits, in ns.
     fn time_ns(&self) -> u64 {
         sum([self.total_ns, self.waited_ns])

@@ -157,7 +157,7 @@ impl LoopReport {
         self.call == WORK_CALL
     }
 
-    /// Whether its threads take little of a program's time, as those that write logs.
+    /// Whether its threads are seldom busy, like a log writer.
     #[must_use]
     pub fn is_in_background(&self) -> bool {
         let busy = self.busy_ratio.unwrap_or(0.0) * self.threads as f64;
@@ -172,7 +172,7 @@ impl LoopReport {
 }
 
 impl TurnFigures {
-    /// The same where nobody knows what arrives.
+    /// The same, without the figures of arrivals.
     pub(super) fn without_arrivals(self) -> Self {
         Self { lag_p99_ns: None, late_10_ms_ratio: None, late_100_ms_ratio: None, ..self }
     }

@@ -7,7 +7,6 @@ use super::figures::{LoopReport, TurnFigures};
 use super::{LEAST_TURNS, LoopContext, LoopSums, PlaceSums, PlacedSums, Spent, idle_times, within};
 use crate::figure::Location;
 use crate::stacks::{NodeId, StackTree};
-use crate::time::add_to;
 use gctrace_event::WORK_CALL;
 use std::collections::BTreeMap;
 
@@ -64,22 +63,4 @@ fn taker(node: NodeId, tree: &StackTree) -> &Location {
         }
     }
     own
-}
-
-impl PlaceSums {
-    /// Adds the turns of another thread at such a place.
-    pub(super) fn append(&mut self, other: &Self) {
-        self.lengths.append(&other.lengths);
-        add_to(&mut self.total_ns, other.total_ns);
-        self.longest_ns = self.longest_ns.max(other.longest_ns);
-        add_to(&mut self.waits, other.waits);
-        add_to(&mut self.waited_ns, other.waited_ns);
-        self.longest_busy_ns = self.longest_busy_ns.max(other.longest_busy_ns);
-        self.sees_looks |= other.sees_looks;
-        self.node = self.node.or(other.node);
-        self.since_ns = match (self.since_ns, other.since_ns) {
-            (Some(own), Some(others)) => Some(own.min(others)),
-            (own, others) => own.or(others),
-        };
-    }
 }

@@ -216,7 +216,7 @@ fn kinds(of: &LoopReport) -> String {
 
 fn distribution(of: &LoopReport) -> Block {
     let head = ["", "p50", "p99", "longest", "waits p99", ">10 ms", ">100 ms"];
-    // The last three are of what arrives.
+    // The last three describe arrivals.
     let columns = if of.figures.lag_p99_ns.is_some() { head.len() } else { head.len() - 3 };
     let mut table = Table::new(&head[..columns], &[0]);
     let all = [("turns", Some(of.figures)), ("no collections", of.without_collections)];

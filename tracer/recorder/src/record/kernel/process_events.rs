@@ -103,15 +103,17 @@ impl KernelSource {
             }
             ProcessEvent::Library { pid, file, kind, stop: state, at_ns, .. } => {
                 let stop = StopPoint { pid, state, at_ns };
-                if !self.stopped.is_ending {
-                    match kind {
-                        LibraryKind::Python => self.maps_libpython(trace, stop, file),
-                        LibraryKind::Cuda => {
-                            if let Some(cuda) = &mut self.cuda {
-                                cuda.library(&self.session, stop, file, &mut trace.calls);
-                            }
-                            self.known(file);
+                match kind {
+                    LibraryKind::Python if self.stopped.is_ending() => {
+                        return self.stopped.release_at_end(trace, stop);
+                    }
+                    LibraryKind::Cuda if self.stopped.is_ending() => {}
+                    LibraryKind::Python => self.maps_libpython(trace, stop, file),
+                    LibraryKind::Cuda => {
+                        if let Some(cuda) = &mut self.cuda {
+                            cuda.library(&self.session, stop, file, &mut trace.calls);
                         }
+                        self.known(file);
                     }
                 }
                 self.stopped.release(trace, stop);
@@ -142,10 +144,11 @@ impl KernelSource {
         if stop.state == StopState::NotNeeded {
             return;
         }
-        if !self.stopped.is_ending {
-            self.probe_everywhere(trace);
-            self.stopped.ran_unstopped(trace, stop, clock::monotonic_ns());
+        if self.stopped.is_ending() {
+            return self.stopped.release_at_end(trace, stop);
         }
+        self.probe_everywhere(trace);
+        self.stopped.ran_unstopped(trace, stop, clock::monotonic_ns());
         self.stopped.release(trace, stop);
     }
 
@@ -201,8 +204,8 @@ impl KernelSource {
     /// yet.
     fn examine(&mut self, trace: &mut RecordingTrace, stop: StopPoint, file: FileKey) {
         let pid = stop.pid;
-        if self.stopped.is_ending {
-            return self.stopped.release(trace, stop);
+        if self.stopped.is_ending() {
+            return self.stopped.release_at_end(trace, stop);
         }
         match self.interpreters.examine_program(&mut self.session, pid) {
             ProbeNeed::Interpreter(index) => {
@@ -229,8 +232,8 @@ impl KernelSource {
     /// A program that links a libpython has its libraries mapped and has not run.
     fn entered(&mut self, trace: &mut RecordingTrace, stop: StopPoint) {
         let pid = stop.pid;
-        if self.stopped.is_ending {
-            return self.stopped.release(trace, stop);
+        if self.stopped.is_ending() {
+            return self.stopped.release_at_end(trace, stop);
         }
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
         self.processes.set_interpreter(pid, armed.map(|(index, _)| index), None);

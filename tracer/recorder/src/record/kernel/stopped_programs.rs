@@ -80,21 +80,27 @@ pub struct StoppedPrograms {
     map: StoppedProcesses,
     /// Number and total time of all stops.
     pub times: StopTimes,
-    /// The recording is ending: no program is stopped any more, and stopped ones are resumed at once.
-    pub is_ending: bool,
+    /// When the recording began to end, CLOCK_MONOTONIC in ns: no program is stopped any more, and stopped ones are
+    /// resumed at once. Events from before may still be in the rings.
+    ending_since_ns: Option<u64>,
     /// Parents of stopped processes that were running at the time.
     parents: Vec<StoppedParent>,
 }
 
 impl StoppedPrograms {
     pub fn new(map: StoppedProcesses) -> Self {
-        Self { map, times: StopTimes::default(), is_ending: false, parents: Vec::new() }
+        Self { map, times: StopTimes::default(), ending_since_ns: None, parents: Vec::new() }
+    }
+
+    /// Whether the recording is ending: programs are resumed without being examined.
+    pub fn is_ending(&self) -> bool {
+        self.ending_since_ns.is_some()
     }
 
     /// Allows stopping programs that start within the next second; to be called at each poll of the
     /// rings.
     pub fn allow(&self, session: &mut BpfSession) {
-        if !self.is_ending {
+        if !self.is_ending() {
             session.may_stop_until(clock::monotonic_ns() + AFTER_POLL_NS);
         }
     }
@@ -102,7 +108,7 @@ impl StoppedPrograms {
     /// Ends stopping of programs and resumes stopped ones. Programs just being stopped are resumed by their events, or
     /// by the guardian.
     pub fn end(&mut self, session: &mut BpfSession) {
-        self.is_ending = true;
+        self.ending_since_ns = Some(clock::monotonic_ns());
         session.may_stop_until(0);
         self.map.resume_all();
     }
@@ -123,13 +129,15 @@ impl StoppedPrograms {
             return;
         };
         let StopPoint { pid, at_ns, .. } = stop;
-        let stopped_ns = gctrace_units::duration_ns(at_ns, clock::monotonic_ns());
+        let until_ns = self.ending_since_ns.unwrap_or_else(clock::monotonic_ns);
+        let stopped_ns = gctrace_units::duration_ns(at_ns, until_ns);
         match self.map.release(pid, at_ns) {
             Ok(true) => {
                 self.times.count += 1;
                 self.times.total_ns += stopped_ns;
             }
-            Ok(false) if self.is_ending => {}
+            // `end` resumed it, or its event found it resumed.
+            Ok(false) if self.is_ending() && stopped_ns < GUARDIANS_PATIENCE_NS => {}
             // It exited (this ends a stop too), or there is a fault: the guardian waits longer.
             Ok(false) if stopped_ns < GUARDIANS_PATIENCE_NS => {
                 if is_running(pid) {
@@ -181,6 +189,16 @@ impl StoppedPrograms {
         );
         trace.output.note(Some(pid), at_ns, message);
         trace.examination.unexamined(pid, Unexamined::Late);
+    }
+
+    /// Resumes the process of an event that is read while the recording is ending, and reports it if it may have run
+    /// Python before the end.
+    pub fn release_at_end(&mut self, trace: &mut RecordingTrace, stop: StopPoint) {
+        let was_running = matches!(stop.state, StopState::Refused(_));
+        if was_running && self.ending_since_ns.is_some_and(|since_ns| stop.at_ns < since_ns) {
+            trace.examination.unexamined(stop.pid, Unexamined::Ended);
+        }
+        self.release(trace, stop);
     }
 
     fn watch_parent(&mut self, parent: u32, child: u32) {

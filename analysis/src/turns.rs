@@ -19,7 +19,8 @@ use crate::stacks::{MovedNodes, NodeId, StackTree};
 use crate::time::{add_to, beyond, duration_ns, overlap_ns, sum};
 use figures::{LoopReport, TurnFigures, TurnReport};
 use gctrace_event::{
-    GcReason, LoopPlace, OffCpu, OffCpuReason, Pause, Turn, Turns, WORK_CALL, takes_work,
+    GcReason, LoopPlace, OffCpu, OffCpuReason, Pause, THREAD_CALL, Turn, Turns, WORK_CALL,
+    takes_work,
 };
 use gctrace_stats::{rate, ratio};
 use gctrace_units::LONG_PAUSE_NS;
@@ -137,9 +138,9 @@ impl LoopSums {
         }
     }
 
-    /// The loop of the process and its pool, as far as it has them.
+    /// The loop of the process, its pool and its threads for one piece of work each, as far as it has them.
     pub(crate) fn reports(&self, about: &LoopContext<'_>) -> impl Iterator<Item = LoopReport> {
-        self.input(about).into_iter().chain(self.work(about))
+        self.input(about).into_iter().chain(self.takers(about)).chain(self.lives(about))
     }
 
     /// The loop of the process: of its main thread, or else of the thread that spent most time in turns. `None` if no
@@ -168,7 +169,8 @@ impl LoopSums {
     /// Places where threads wait for input.
     fn threads(&self) -> BTreeMap<u32, Vec<PlacedSums<'_>>> {
         let mut threads: BTreeMap<u32, Vec<_>> = BTreeMap::new();
-        for place in self.places.iter().filter(|(at, _)| at.1.call != WORK_CALL) {
+        let waits = |place: &LoopPlace| place.call != WORK_CALL && place.call != THREAD_CALL;
+        for place in self.places.iter().filter(|(at, _)| waits(&at.1)) {
             threads.entry(place.0.0).or_default().push(place);
         }
         threads
@@ -232,9 +234,8 @@ impl LoopSums {
 
     /// The long turns of a loop: start on the clock of the trace, length, and time in collections, in ns, in order of time.
     pub(crate) fn long_turns(&self, of: &LoopReport) -> Vec<[u64; 3]> {
-        let is_its = |turn: &&Turn| {
-            turn.place.call == of.call && (turn.tid == of.tid || of.call == WORK_CALL)
-        };
+        let is_its =
+            |turn: &&Turn| turn.place.call == of.call && (turn.tid == of.tid || of.takes_work());
         let drawn =
             self.long.iter().filter(is_its).map(|turn| {
                 [turn.start_ns, turn.length_ns(), self.spent(turn, &[]).collections_ns()]
@@ -292,10 +293,9 @@ fn idle_times(tid: u32, own: Option<NodeId>, about: &LoopContext<'_>) -> Vec<Idl
         };
         let is_idle = match reason {
             OffCpuReason::Poll => own == Some(node),
-            OffCpuReason::Lock => *known.entry(node).or_insert_with(|| {
-                let frames = about.tree.frames(node);
-                takes_work(frames.map(|frame| (frame.file.as_str(), frame.function.as_str())))
-            }),
+            OffCpuReason::Lock => {
+                *known.entry(node).or_insert_with(|| takes_work(names(node, about.tree)))
+            }
             _ => false,
         };
         if is_idle {
@@ -304,6 +304,11 @@ fn idle_times(tid: u32, own: Option<NodeId>, about: &LoopContext<'_>) -> Vec<Idl
     }
     idle.sort_by_key(|idle| idle.span);
     idle
+}
+
+/// The files and functions of a stack, from the innermost frame on.
+fn names(node: NodeId, tree: &StackTree) -> impl Iterator<Item = (&str, &str)> {
+    tree.frames(node).map(|frame| (frame.file.as_str(), frame.function.as_str()))
 }
 
 /// The ones within a turn, of times in order.

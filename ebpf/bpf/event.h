@@ -442,6 +442,8 @@ struct sampled_thread {
 	__u64 woken_ns;        /* when it was woken since; 0: that was not seen                   */
 	__u64 pause_ns;        /* start of the outermost open pause                               */
 	__u64 spent_ns[SPENT]; /* since it is known                                               */
+	__u64 started_ns;      /* 0: before it was recorded                                       */
+	__u64 started_by;      /* the stack that started it; 0: unknown                           */
 };
 
 /* A thread that waited when its process began to be recorded. */
@@ -469,10 +471,13 @@ struct off_cpu_event {
  * the stack in its place. What it does between two waits there is a turn. */
 struct loop_key {
 	__u32 pid;
-	__u32 tid;
-	__s32 system_call;     /* its number                                                      */
+	__u32 tid;             /* of threads that end, that of the main thread                    */
+	__s32 system_call;     /* its number, or CALL_THREAD                                      */
 	__u32 first_argument;  /* its lower half, or that of the stack                            */
 };
+
+/* In place of a system call: the turn is the life of a thread. */
+#define CALL_THREAD (-2)
 
 /* Counts of turns by length: 64 linear buckets for each power of two, in units of 2^TURN_SHIFT ns. The first 128 are one
  * unit each; a count's length is known to one part in 64. The last has everything from 68 s on. */
@@ -773,7 +778,7 @@ _Static_assert(sizeof(struct device_memory_event) == 48, "device_memory_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
 _Static_assert(sizeof(struct arenas) == 32, "arenas");
 _Static_assert(sizeof(struct sample_event) == 40, "sample_event");
-_Static_assert(sizeof(struct sampled_thread) == 192, "sampled_thread");
+_Static_assert(sizeof(struct sampled_thread) == 208, "sampled_thread");
 _Static_assert(sizeof(struct earlier_wait) == 24, "earlier_wait");
 _Static_assert(sizeof(struct off_cpu_event) == 48, "off_cpu_event");
 _Static_assert(sizeof(struct loop_event) == 24, "loop_event");

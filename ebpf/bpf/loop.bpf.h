@@ -4,7 +4,8 @@
  * loop there; a turn is what it does from the return of such a wait to the next. Calls that only look whether there is
  * input, and do not wait, end turns too; they are seen at their entry (raw_tp/sys_enter), once user space asks for it.
  * Who takes work from a queue waits for a lock, at another address each time (Condition.wait() makes one): its place is
- * the stack with which it waits.
+ * the stack with which it waits. Who starts a thread for each piece of work has a turn for each: the life of the
+ * thread. Its place is the stack that started it.
  *
  * Not here: which of the loops of a thread is its own, and what a turn was spent on besides waits and collections
  * (analysis).
@@ -58,8 +59,8 @@ struct {
 	__type(value, struct loop_state);
 } empty_loop SEC(".maps");
 
-static __always_inline void send_turn(const struct loop_key *key, struct loop_state *loop,
-				      const struct sampled_thread *thread, u64 now)
+static __always_inline void send_turn(const struct loop_key *key, u32 tid, const struct loop_state *loop,
+				      const struct sampled_thread *thread, u64 start, u64 now)
 {
 	struct turn_event *event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
 
@@ -70,7 +71,8 @@ static __always_inline void send_turn(const struct loop_key *key, struct loop_st
 	event->kind = EVENT_TURN;
 	event->reserved = 0;
 	event->place = *key;
-	event->start_ns = loop->begin_ns;
+	event->place.tid = tid;
+	event->start_ns = start;
 	event->end_ns = now;
 	for (u32 i = 0; i < SPENT; i++)
 		event->spent_ns[i] = thread->spent_ns[i] - loop->spent_ns[i];
@@ -130,28 +132,34 @@ static __always_inline bool is_sent(struct loop_state *loop, u64 length, u64 now
 	return sent;
 }
 
-/* Ends the turn of a loop, if one has begun. */
-static __always_inline void end_turn(const struct loop_key *key, struct loop_state *loop,
-				     const struct sampled_thread *thread, u64 now)
+/* Counts a turn of a thread. Threads of one place may end at once; then the longest of them may be left out. */
+static __always_inline void count_turn(const struct loop_key *key, u32 tid, struct loop_state *loop,
+				       const struct sampled_thread *thread, u64 start, u64 now)
 {
-	u64 length = now - loop->begin_ns;
+	u64 length = now - start;
 	u64 at = length_bucket(length);
 	bool has_pause;
 
-	if (!loop->begin_ns)
-		return;
 	barrier_var(at);
 	if (at < TURN_BUCKETS)
-		loop->lengths[at] += 1;
-	loop->turns += 1;
-	loop->turns_ns += length;
+		__sync_fetch_and_add(&loop->lengths[at], 1);
+	__sync_fetch_and_add(&loop->turns, 1);
+	__sync_fetch_and_add(&loop->turns_ns, length);
 	if (length > loop->longest_ns)
 		loop->longest_ns = length;
 	if (length < long_turn_ns)
 		return;
 	has_pause = thread->spent_ns[SPENT_IN_PAUSES] - loop->spent_ns[SPENT_IN_PAUSES] >= long_pause_ns;
 	if (has_pause || is_sent(loop, length, now))
-		send_turn(key, loop, thread, now);
+		send_turn(key, tid, loop, thread, start, now);
+}
+
+/* Ends the turn of a loop, if one has begun. */
+static __always_inline void end_turn(const struct loop_key *key, struct loop_state *loop,
+				     const struct sampled_thread *thread, u64 now)
+{
+	if (loop->begin_ns)
+		count_turn(key, key->tid, loop, thread, loop->begin_ns, now);
 }
 
 /* Has the loop's calls looked at by user space. */
@@ -216,6 +224,26 @@ static __always_inline bool is_looked_at(u64 system_call)
 {
 	barrier_var(system_call);
 	return system_call < SYSTEM_CALLS && looked_at[system_call];
+}
+
+/* A thread ends that Python started, perhaps for one piece of work: user space knows from the stack. */
+static __always_inline void thread_ends(u32 tid, const struct sampled_thread *thread, u64 now)
+{
+	struct loop_key key = {
+		.pid = thread->pid,
+		.tid = thread->pid,
+		.system_call = CALL_THREAD,
+		.first_argument = thread->started_by,
+	};
+	struct loop_state *loop = bpf_map_lookup_elem(&loops, &key);
+
+	if (!loop)
+		loop = new_loop(&key, now);
+	if (!loop)
+		return;
+	loop->stack = thread->started_by;
+	__sync_fetch_and_add(&loop->waits, 1);
+	count_turn(&key, tid, loop, thread, thread->started_ns, now);
 }
 
 /* A thread leaves the CPU. */

@@ -70,6 +70,14 @@ struct {
 	__type(value, struct walk);
 } launch_walk SEC(".maps");
 
+/* The same for threads that start another one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct walk);
+} start_walk SEC(".maps");
+
 /* What is left of the budget of a CPU, and since when. */
 struct switch_budget {
 	u64 earned_ns;
@@ -418,6 +426,46 @@ int at_waking(struct bpf_raw_tracepoint_args *context)
 		return 0;
 	thread->woken_ns = bpf_ktime_get_ns();
 	thread->woken_by = waking_process(thread->woken_ns);
+	return 0;
+}
+
+/* A thread starts another one; the arguments: both tasks. Before it runs, it has the stack that started it. */
+SEC("raw_tp/sched_process_fork")
+int at_thread_start(struct bpf_raw_tracepoint_args *context)
+{
+	const struct task_struct *child = (const struct task_struct *)context->args[1];
+	u32 pid = BPF_CORE_READ(child, tgid), tid = BPF_CORE_READ(child, pid);
+	u64 ids = bpf_get_current_pid_tgid(), now, stack, tstate = 0;
+	const struct followed_process *process = tid == pid ? 0 : bpf_map_lookup_elem(&followed, &pid);
+	struct sampled_thread *thread;
+
+	if (!process || !process->runtime)
+		return 0;
+	now = bpf_ktime_get_ns();
+	stack = current_stack(&start_walk, ids, pid, process, bpf_map_lookup_elem(&layouts, &process->layout), now,
+			      &tstate);
+	thread = stack && stack != STACK_LOST ? new_thread(tid, pid, BPF_ANY) : 0;
+	if (thread) {
+		thread->started_ns = now;
+		thread->started_by = stack;
+	}
+	return 0;
+}
+
+/* The current thread exits. */
+SEC("raw_tp/sched_process_exit")
+int at_thread_end(void *context)
+{
+	u64 ids = bpf_get_current_pid_tgid(), now;
+	u32 pid = ids >> 32, tid = ids;
+	struct sampled_thread *thread = bpf_map_lookup_elem(&sampled_threads, &tid);
+
+	(void)context;
+	if (!thread || thread->pid != pid || !thread->started_by)
+		return 0;
+	now = bpf_ktime_get_ns();
+	came_back(tid, thread, now);
+	thread_ends(tid, thread, now);
 	return 0;
 }
 

@@ -78,7 +78,9 @@ impl SamplePrograms {
         let skeleton = open.load().map_err(Error::Load)?;
         let switches = skeleton.progs.at_switch.attach().map_err(Error::Load)?;
         let wakings = skeleton.progs.at_waking.attach().map_err(Error::Load)?;
-        let links = vec![switches, wakings];
+        let starts = skeleton.progs.at_thread_start.attach().map_err(Error::Load)?;
+        let ends = skeleton.progs.at_thread_end.attach().map_err(Error::Load)?;
+        let links = vec![switches, wakings, starts, ends];
         Ok(Self { links, system_calls: None, launches: Vec::new(), attach, skeleton })
     }
 

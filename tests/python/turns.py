@@ -1,7 +1,7 @@
 """Loops that log their own turns, and causes of long ones, planted one after the other: turns.py OUTPUT.
 
-Written to OUTPUT by kind of loop, `asyncio`, `selector` and `pool`: `lengths`, of each turn in ns, from the return of a
-wait to the next one, in a pool of each piece of work; `planted`, by cause the start, in ns of CLOCK_MONOTONIC, the length of each, how long it waited for a lock, and the thread.
+Written to OUTPUT by kind of loop, `asyncio`, `selector`, `pool` and `threads`: `lengths`, of each turn in ns, from the
+return of a wait to the next one, in the other two of each piece of work; `planted`, by cause the start, in ns of CLOCK_MONOTONIC, the length of each, how long it waited for a lock, and the thread.
 """
 
 import asyncio
@@ -97,6 +97,8 @@ def plant(cause):
 
 async def on_asyncio():
     loop = asyncio.get_running_loop()
+    # gctrace sees looks soon after the first wait
+    await asyncio.sleep(0.5)
     for _ in range(ROUNDS):
         for cause in CAUSES:
             # callbacks that are ready: the loop looks, and does not wait
@@ -133,15 +135,24 @@ def on_selector():
     selector.select(0)
 
 
+def work(cause):
+    start = now()
+    if cause:
+        plant(cause)
+    LENGTHS.append(now() - start)
+
+
+def on_threads():
+    """A thread for each piece of work, as in socketserver.ThreadingMixIn."""
+    for cause in ROUNDS * CAUSES:
+        worker = threading.Thread(target=work, args=(cause,))
+        worker.start()
+        worker.join()
+        time.sleep(0.003)
+
+
 def on_pool():
     """A pool of threads, as of a server whose handlers block."""
-
-    def work(cause):
-        start = now()
-        if cause:
-            plant(cause)
-        LENGTHS.append(now() - start)
-
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         # a place counts once gctrace knows the stack of its first wait
         for _ in range(UNTIL_SEEN):
@@ -160,9 +171,11 @@ elif KIND == "selector":
     on_selector()
 elif KIND == "pool":
     on_pool()
+elif KIND == "threads":
+    on_threads()
 if KIND == "all":
     logs = {}
-    for kind in ["asyncio", "selector", "pool"]:
+    for kind in ["asyncio", "selector", "pool", "threads"]:
         own = OUTPUT + "." + kind
         subprocess.run([sys.executable, __file__, own, kind], check=True)
         with open(own, encoding="utf-8") as file:

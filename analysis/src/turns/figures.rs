@@ -2,7 +2,7 @@
 
 use super::lengths::Lengths;
 use crate::figure::Location;
-use gctrace_event::{OffCpuReason, WORK_CALL};
+use gctrace_event::{OffCpuReason, THREAD_CALL, WORK_CALL};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::fmt;
@@ -19,19 +19,20 @@ pub struct LoopReport {
     pub trace: usize,
     /// Process id on the host.
     pub pid: u32,
-    /// Kernel id of the thread.
+    /// Kernel id of the thread; of threads with one turn each, of the main thread.
     pub tid: u32,
     /// Whether that is the main thread.
     pub main_thread: bool,
     /// Threads of a pool, which wait at the same line for work; 1 of any other loop.
     pub threads: usize,
-    /// The call in which it waits, `epoll_wait` for example; `queue` where it waits for work from another thread.
+    /// The call in which it waits, `epoll_wait` for example; `queue` where it waits for work from another thread; `thread`
+    /// where a thread is started for each piece of work, whose life is a turn.
     pub call: String,
-    /// The line that calls it; `null` if no stack was taken.
+    /// The line that calls it, or that starts the threads; `null` if no stack was taken.
     pub line: Option<Location>,
     /// Its first wait, in ns after the start of the trace.
     pub since_start_ns: u64,
-    /// Time in turns and waits, in ns.
+    /// Time in turns and waits, in ns; of threads with one turn each, from the first of them on.
     pub observed_ns: u64,
     /// Number of turns.
     pub turns: u64,
@@ -40,7 +41,7 @@ pub struct LoopReport {
     /// Whether a look for input that does not wait ends a turn, as in `asyncio` while callbacks are ready. Otherwise
     /// each turn is a busy period.
     pub sees_looks: bool,
-    /// Share of `observed_ns` in turns.
+    /// Share of `observed_ns` in turns; of threads with one turn each, how many of them there are at a time.
     pub busy_ratio: Option<f64>,
     /// Times between two waits: one or several turns without a wait.
     pub busy_periods: u64,
@@ -151,10 +152,16 @@ impl LoopReport {
         (is_last, !is_judged, Reverse(busy_ns as u64), self.trace, self.pid)
     }
 
-    /// Whether its threads wait for work from other threads: a pool, or the consumer of a queue.
+    /// Whether its threads get work from other threads: a pool, the consumer of a queue, a thread for each request.
     #[must_use]
     pub fn takes_work(&self) -> bool {
-        self.call == WORK_CALL
+        self.call == WORK_CALL || self.is_of_lives()
+    }
+
+    /// Whether each turn is the life of a thread.
+    #[must_use]
+    pub fn is_of_lives(&self) -> bool {
+        self.call == THREAD_CALL
     }
 
     /// Whether its threads are seldom busy, like a log writer.

@@ -1,6 +1,6 @@
 //! Loops and pools of a process, from the records of their turns.
 
-use gctrace_event::{Frame, LoopPlace, OffCpuReason, Record, Turn, Turns, WORK_CALL};
+use gctrace_event::{Frame, LoopPlace, OffCpuReason, Record, THREAD_CALL, Turn, Turns, WORK_CALL};
 use test_kit::reports::{MS, START, end, pause, process, report};
 
 const PID: u32 = 7;
@@ -31,6 +31,42 @@ fn turns(tid: u32, call: &str, stack: u32) -> Record {
         stack: Some(stack),
         ..Turns::default()
     })
+}
+
+/// A thread for each request, started by the server; threads that native code starts, and ones that live as long as the
+/// program, are no requests.
+#[test]
+fn each_thread_that_is_started_for_a_request_is_a_turn() {
+    let Record::Turns(lives) = turns(PID, THREAD_CALL, HANDLER) else { unreachable!() };
+    let threading = "/usr/lib/python3.12/threading.py";
+    for (file, total_ns, found) in
+        [(threading, 900 * MS, 1), ("/app/blas.py", 900 * MS, 0), (threading, 30_000 * MS, 0)]
+    {
+        let lives = Turns { turns: 30, lengths: vec![(100, 30)], total_ns, ..lives.clone() };
+        let turn = Turn {
+            pid: PID,
+            tid: 31,
+            start_ns: START + 400 * MS,
+            end_ns: START + 490 * MS,
+            place: lives.place.clone(),
+            waits: vec![(OffCpuReason::Sleep, 80 * MS)],
+            ..Turn::default()
+        };
+        let records = vec![
+            process(PID, 0, "generational"),
+            frame(LOOP, None, "/app/serve.py", "main"),
+            frame(HANDLER, Some(LOOP), file, "Thread.start"),
+            Record::Turns(lives),
+            Record::Turn(turn),
+        ];
+        let report = report(records, Some(end(1000)));
+        assert_eq!(report.loops.len(), found, "{file} {total_ns}");
+        if let [of] = report.loops.as_slice() {
+            assert_eq!((of.turns, of.longest[0].length_ns), (30, 90 * MS));
+            assert_eq!(of.line.as_ref().map(|line| line.function.as_str()), Some("main"));
+            assert_eq!(of.figures.lag_p99_ns, None, "each request has a thread of its own");
+        }
+    }
 }
 
 /// Who writes a log in the background is no service.

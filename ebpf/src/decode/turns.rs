@@ -3,11 +3,14 @@
 use crate::decode::off_cpu::reason;
 use crate::event::LoopKey;
 use crate::wire::{LoopKeyWire, LoopState, TurnWire, WaitReason};
-use gctrace_event::{LoopPlace, Turn, Turns, WORK_CALL};
+use gctrace_event::{LoopPlace, THREAD_CALL, Turn, Turns, WORK_CALL};
 use gctrace_units::LAST_BUCKET;
 
 /// `SPENT_IN_PAUSES` of `bpf/event.h`: the times before are waits by reason.
 const IN_PAUSES: usize = WaitReason::WAIT_REASONS.0 as usize;
+
+/// `CALL_THREAD` of `bpf/event.h`.
+const CALL_THREAD: i64 = -2;
 
 // The programs count in as many buckets.
 const _: fn(&LoopState) -> &[u32; LAST_BUCKET as usize + 1] = |state| &state.lengths;
@@ -71,6 +74,7 @@ fn name(number: i64) -> String {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_select => "select",
         libc::SYS_futex => WORK_CALL,
+        CALL_THREAD => THREAD_CALL,
         libc::SYS_read => "read",
         libc::SYS_readv => "readv",
         libc::SYS_recvfrom => "recvfrom",

@@ -25,7 +25,7 @@ mod in_process {
 
 fn check(test: &str, name: &str) {
     if let Some(run) = SampledRun::of(test, name, "turns.py", &[]) {
-        is_true(&run, &["asyncio", "selector", "pool"], BEFORE);
+        is_true(&run, &["asyncio", "selector", "pool", "threads"], BEFORE);
     }
 }
 
@@ -40,9 +40,12 @@ fn is_true(run: &SampledRun, kinds: &[&str], before: u64) {
     for kind in kinds {
         let log = &run.truth[kind];
         let loops = run.report["loops"].as_array().unwrap();
-        let is_pool = *kind == "pool";
-        let found =
-            loops.iter().find(|of| of["pid"] == log["pid"] && (of["call"] == "queue") == is_pool);
+        let is_its = |of: &&Value| match (*kind, of["call"].as_str().unwrap()) {
+            ("pool", call) => call == "queue",
+            ("threads", call) => call == "thread",
+            (_, call) => call != "queue" && call != "thread",
+        };
+        let found = loops.iter().filter(is_its).find(|of| of["pid"] == log["pid"]);
         let found = found.unwrap_or_else(|| panic!("{kind}: {loops:?}"));
         is_counted(kind, log, found, before);
         adds_up(kind, found);
@@ -64,8 +67,12 @@ fn is_counted(kind: &str, log: &Value, found: &Value, before: u64) {
     let lengths = log["lengths"].as_array().unwrap();
     let longest_ns = lengths.iter().map(|ns| ns.as_u64().unwrap()).max().unwrap();
     let (logged, turns) = (lengths.len() as u64, found["turns"].as_u64().unwrap());
-    // A worker that another one was faster than is woken for nothing, which the pool does not log.
-    let most = if kind == "pool" { 3 * logged } else { logged };
+    let (most, before) = match kind {
+        // A worker that another one was faster than is woken for nothing, which the pool does not log.
+        "pool" => (3 * logged, before),
+        "threads" => (logged, 0),
+        _ => (logged, before),
+    };
     assert!(turns <= most && turns + before >= logged, "{kind}: {turns} of {logged}, {found}");
     let found_ns = found["figures"]["longest_ns"].as_u64().unwrap();
     assert!(found_ns + APART_NS >= longest_ns, "{kind}: {found_ns} of {longest_ns}");

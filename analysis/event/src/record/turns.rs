@@ -23,14 +23,19 @@ use std::collections::BTreeMap;
     Decode,
 )]
 pub struct LoopPlace {
-    /// Name of the system call or function that waits, `epoll_wait` for example; [`WORK_CALL`] for work.
+    /// Name of the system call or function that waits, `epoll_wait` for example; [`WORK_CALL`] for work, [`THREAD_CALL`]
+    /// where each turn is the life of a thread.
     pub call: String,
-    /// The lower half of its first argument: a descriptor, or an address; of its stack where it waits for work.
+    /// The lower half of its first argument: a descriptor, or an address; of its stack where it waits for work or starts
+    /// threads.
     pub argument: u32,
 }
 
 /// The call of a [`LoopPlace`] where a thread waits for a lock until another thread gives it work ([`takes_work`]).
 pub const WORK_CALL: &str = "queue";
+
+/// The call of a [`LoopPlace`] that starts a thread for each piece of work ([`starts_threads`]).
+pub const THREAD_CALL: &str = "thread";
 
 /// Functions that take work from other threads, with their files: `queue` and `multiprocessing` of the standard library,
 /// its thread pool, and the threads of waitress.
@@ -59,6 +64,18 @@ pub fn takes_work<'a>(frames: impl IntoIterator<Item = (&'a str, &'a str)>) -> b
         }
     }
     false
+}
+
+/// Whether a thread with these frames, file and function from the innermost on, starts another one with
+/// `threading.Thread`.
+///
+/// ```
+/// let start = ("/usr/lib/python3.11/threading.py", "Thread.start");
+/// assert!(gctrace_event::starts_threads([start, ("serve.py", "serve")]));
+/// ```
+pub fn starts_threads<'a>(frames: impl IntoIterator<Item = (&'a str, &'a str)>) -> bool {
+    let Some((path, qualified)) = frames.into_iter().next() else { return false };
+    path.ends_with("/threading.py") && qualified.ends_with("start")
 }
 
 /// Whether a call waits for several inputs or for connections, as the loop of a service does. Who waits for one may wait

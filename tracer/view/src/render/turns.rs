@@ -136,10 +136,12 @@ fn figures(of: &LoopReport, report: &Report) -> String {
     let name = name.map_or(String::new(), |name| format!("{name}, "));
     let places = Places::of(report);
     let at = of.line.as_ref().map_or(String::new(), |line| format!(" at {}", places.name(line)));
+    let call = if of.is_of_lives() { "started" } else { &of.call };
     let rate = of.turns_per_s.map(|rate| format!("{} turns/s, ", three_digits(rate)));
     let TurnFigures { p50_ns, p99_ns, longest_ns, .. } = of.figures;
     // At one descriptor a thread may wait for answers as well as for requests.
     let what = match (of.takes_work(), of.threads) {
+        _ if of.is_of_lives() => "A thread for each piece of work",
         (true, 1) => "The consumer",
         (true, _) => "The pool",
         (false, _) if of.waits_for_many() => "The loop",
@@ -147,8 +149,7 @@ fn figures(of: &LoopReport, report: &Report) -> String {
     };
     let threads = if of.threads > 1 { format!("{} threads, ", of.threads) } else { String::new() };
     format!(
-        "{what}{whose} ({name}{threads}{}{at}): {}p50 {}, p99 {}, longest {}.",
-        of.call,
+        "{what}{whose} ({name}{threads}{call}{at}): {}p50 {}, p99 {}, longest {}.",
         if_known(rate),
         p50_ns.map(duration).or_dash(),
         p99_ns.map(duration).or_dash(),
@@ -200,6 +201,10 @@ fn part(part: &TurnPart, places: Places<'_>) -> String {
 }
 
 fn kinds(of: &LoopReport) -> String {
+    if of.is_of_lives() {
+        let at_once = of.busy_ratio.map(|ratio| format!("{} at a time", three_digits(ratio)));
+        return format!("A turn is the life of a thread; there were {}.", at_once.or_dash());
+    }
     let busy = match of.busy_ratio {
         Some(ratio) => format!("It is busy {} of the time, ", percent(ratio)),
         None => String::new(),

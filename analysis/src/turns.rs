@@ -17,7 +17,7 @@ mod work;
 use crate::cpu::spans::{ThreadDid, ThreadSpan};
 use crate::stacks::{MovedNodes, NodeId, StackTree};
 use crate::time::{add_to, beyond, duration_ns, overlap_ns, sum};
-use figures::{LoopReport, TurnFigures, TurnReport};
+use figures::{BACKGROUND, LoopReport, TurnFigures, TurnReport};
 use gctrace_event::{
     GcReason, LoopPlace, OffCpu, OffCpuReason, Pause, THREAD_CALL, Turn, Turns, WORK_CALL,
     takes_work,
@@ -43,6 +43,8 @@ const SHARE_OF_WAITS: u64 = 10;
 const LEAST_SHARE: f64 = 0.5;
 /// Who waits in `poll` less than once in as many looks has no loop there.
 const LOOKS_A_WAIT: u64 = 20;
+/// Loops of a process in the report, beside its pool.
+const LOOPS: usize = 3;
 /// Turns listed.
 const LISTED: usize = 10;
 
@@ -138,22 +140,33 @@ impl LoopSums {
         }
     }
 
-    /// The loop of the process, its pool and its threads for one piece of work each, as far as it has them.
+    /// The loops of the process, its pool and the threads that it starts for work, as far as it has them.
     pub(crate) fn reports(&self, about: &LoopContext<'_>) -> impl Iterator<Item = LoopReport> {
-        self.input(about).into_iter().chain(self.takers(about)).chain(self.lives(about))
+        self.inputs(about).into_iter().chain(self.takers(about)).chain(self.started(about))
     }
 
-    /// The loop of the process: of its main thread, or else of the thread that spent most time in turns. `None` if no
-    /// thread spends its time in one.
-    fn input(&self, about: &LoopContext<'_>) -> Option<LoopReport> {
+    /// The loop of the process: of its main thread, or else of the thread that spent most time in turns; then loops of
+    /// other threads that wait for several inputs, unless they are in the background. None if no thread spends its time
+    /// in one.
+    fn inputs(&self, about: &LoopContext<'_>) -> Vec<LoopReport> {
         let mut loops: Vec<PlacedSums<'_>> = self
             .threads()
             .into_values()
             .filter_map(|places| innermost_loop(&places, about.tree))
             .filter(|(_, sums)| sums.is_loop(about.ended_ns))
             .collect();
-        loops.sort_by_key(|((tid, _), sums)| (*tid == about.pid, sums.total_ns));
-        let ((tid, place), sums) = loops.pop()?;
+        loops.sort_by_key(|((tid, _), sums)| std::cmp::Reverse((*tid == about.pid, sums.total_ns)));
+        let is_service = |((_, place), sums): &PlacedSums<'_>| {
+            let busy = ratio(sums.total_ns, sums.time_ns());
+            gctrace_event::waits_for_many(&place.call) && busy >= Some(BACKGROUND)
+        };
+        let mut beside = loops.split_off(loops.len().min(1));
+        beside.retain(is_service);
+        let all = loops.into_iter().chain(beside).take(LOOPS);
+        all.map(|of| self.input(of, about)).collect()
+    }
+
+    fn input(&self, ((tid, place), sums): PlacedSums<'_>, about: &LoopContext<'_>) -> LoopReport {
         let of_loop = |turn: &&Turn| turn.tid == *tid && turn.place == *place;
         let idle = idle_times(*tid, sums.node, about);
         let mut long: Vec<Spent<'_>> = self
@@ -163,7 +176,7 @@ impl LoopSums {
             .map(|turn| self.spent(turn, within(&idle, turn)))
             .collect();
         long.sort_by_key(|spent| spent.turn.start_ns);
-        Some(self.loop_report((*tid, place), sums, long, about))
+        self.loop_report((*tid, place), sums, long, about)
     }
 
     /// Places where threads wait for input.
@@ -235,7 +248,7 @@ impl LoopSums {
     /// The long turns of a loop: start on the clock of the trace, length, and time in collections, in ns, in order of time.
     pub(crate) fn long_turns(&self, of: &LoopReport) -> Vec<[u64; 3]> {
         let is_its =
-            |turn: &&Turn| turn.place.call == of.call && (turn.tid == of.tid || of.takes_work());
+            |turn: &&Turn| turn.place.call == of.call && (turn.tid == of.tid || of.is_of_several());
         let drawn =
             self.long.iter().filter(is_its).map(|turn| {
                 [turn.start_ns, turn.length_ns(), self.spent(turn, &[]).collections_ns()]
@@ -282,9 +295,14 @@ impl LoopSums {
 }
 
 /// Where a thread waited for the next piece of work: with the stack of its loop (`own`), which may wait for other
-/// descriptors too, or for the lock of a queue, the standard library's `queue.Queue` or `multiprocessing`'s. In order of
-/// time.
+/// descriptors too, or for the lock of a queue, the standard library's `queue.Queue` or `multiprocessing`'s, unless a
+/// handler does: more frames lead to it than to the loop. In order of time.
 fn idle_times(tid: u32, own: Option<NodeId>, about: &LoopContext<'_>) -> Vec<IdleTime> {
+    let depth = |node| {
+        let frames = names(node, about.tree);
+        frames.filter(|(file, _)| !work::QUEUES.iter().any(|queue| file.ends_with(queue))).count()
+    };
+    let own_depth = own.map_or(0, depth);
     let mut known: BTreeMap<NodeId, bool> = BTreeMap::new();
     let mut idle = Vec::new();
     for span in about.spans.into_iter().flatten().filter(|span| span.tid == tid) {
@@ -293,9 +311,9 @@ fn idle_times(tid: u32, own: Option<NodeId>, about: &LoopContext<'_>) -> Vec<Idl
         };
         let is_idle = match reason {
             OffCpuReason::Poll => own == Some(node),
-            OffCpuReason::Lock => {
-                *known.entry(node).or_insert_with(|| takes_work(names(node, about.tree)))
-            }
+            OffCpuReason::Lock => *known
+                .entry(node)
+                .or_insert_with(|| takes_work(names(node, about.tree)) && depth(node) <= own_depth),
             _ => false,
         };
         if is_idle {

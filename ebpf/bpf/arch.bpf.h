@@ -17,6 +17,8 @@
 #define FIRST_ARGUMENT orig_x0
 #define THIRD_ARGUMENT regs[2]
 #define FUTEX 98
+#define POLL PPOLL
+#define PPOLL 73
 #define RESULT regs[0]
 /* Integer arguments in registers; further ones are on the stack. */
 #define REGISTER_ARGUMENTS 8
@@ -52,11 +54,13 @@ static __always_inline u64 register_value(struct pt_regs *registers, u32 number)
 
 #define PROGRAM_COUNTER ip
 /* Of the registers at the entry to the kernel: the number of the system call, negative in interrupts
- * and faults, its first argument, and the number of futex(2). */
+ * and faults, its first argument, and the numbers of futex(2) and poll(2). */
 #define SYSTEM_CALL orig_ax
 #define FIRST_ARGUMENT di
 #define THIRD_ARGUMENT dx
 #define FUTEX 202
+#define POLL 7
+#define PPOLL 271
 #define RESULT ax
 #define REGISTER_ARGUMENTS 6
 #define RETURN_ADDRESS_BYTES 8

@@ -473,7 +473,7 @@ struct loop_key {
 	__u32 pid;
 	__u32 tid;             /* of threads that end, that of the main thread                    */
 	__s32 system_call;     /* its number, or CALL_THREAD                                      */
-	__u32 first_argument;  /* its lower half, or that of the stack                            */
+	__u32 first_argument;  /* its lower half, the first descriptor, or half of the stack      */
 };
 
 /* In place of a system call: the turn is the life of a thread. */

@@ -190,6 +190,18 @@ static __always_inline bool is_for_input(const struct sampled_thread *thread)
 	return thread->tstate && (thread->reason == WAIT_POLL || thread->reason == WAIT_PIPE);
 }
 
+/* What tells places of a system call apart. Who polls may use a new array for the same descriptors each time. */
+static __always_inline u64 place_argument(s64 system_call, u64 first_argument)
+{
+	s32 descriptor;
+
+	if (system_call != POLL && system_call != PPOLL)
+		return first_argument;
+	if (bpf_probe_read_user(&descriptor, sizeof(descriptor), (void *)first_argument))
+		return first_argument;
+	return (u32)descriptor;
+}
+
 static __always_inline struct loop_key key_of(u32 tid, const struct sampled_thread *thread, bool is_work)
 {
 	struct loop_key key = {
@@ -323,7 +335,7 @@ static __always_inline void loop_looks(struct pt_regs *registers, u64 number)
 		return;
 	if (bpf_probe_read_kernel(&first_argument, sizeof(first_argument), &registers->FIRST_ARGUMENT))
 		return;
-	key.first_argument = first_argument;
+	key.first_argument = place_argument(number, first_argument);
 	loop = bpf_map_lookup_elem(&loops, &key);
 	thread = bpf_map_lookup_elem(&sampled_threads, &tid);
 	if (!loop || !thread || thread->pid != pid)

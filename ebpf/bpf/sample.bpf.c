@@ -356,6 +356,7 @@ static __always_inline void leave_cpu(u32 tid, u32 pid, const struct followed_pr
 		reason = wait_reason(task, state, system_call, first_argument);
 		if (system_call == FUTEX && is_gil(first_argument, process, layout, thread->tstate))
 			reason = WAIT_GIL;
+		first_argument = place_argument(system_call, first_argument);
 	} else {
 		reason = WAIT_OTHER;
 	}

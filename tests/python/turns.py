@@ -1,7 +1,7 @@
 """Loops that log their own turns, and causes of long ones, planted one after the other: turns.py OUTPUT.
 
-Written to OUTPUT by kind of loop, `asyncio`, `selector`, `pool` and `threads`: `lengths`, of each turn in ns, from the
-return of a wait to the next one, in the other two of each piece of work; `planted`, by cause the start, in ns of CLOCK_MONOTONIC, the length of each, how long it waited for a lock, and the thread.
+Written to OUTPUT by kind of loop, `asyncio`, `selector`, `poll`, `pool` and `threads`: `lengths`, of each turn in ns,
+from the return of a wait to the next one, in the last two of each piece of work; `planted`, by cause the start, in ns of CLOCK_MONOTONIC, the length of each, how long it waited for a lock, and the thread.
 """
 
 import asyncio
@@ -29,17 +29,25 @@ PLANTED = {}
 LOCK = threading.Lock()
 
 
-class LoggingSelector(selectors.EpollSelector):
+class Logging:
     """Logs what the loop did from the return of a wait to the next."""
 
     began = None
 
     def select(self, timeout=None):
-        if LoggingSelector.began is not None:
-            LENGTHS.append(now() - LoggingSelector.began)
+        if Logging.began is not None:
+            LENGTHS.append(now() - Logging.began)
         ready = super().select(timeout)
-        LoggingSelector.began = now()
+        Logging.began = now()
         return ready
+
+
+class LoggingSelector(Logging, selectors.EpollSelector):
+    pass
+
+
+class LoggingPoll(Logging, selectors.PollSelector):
+    pass
 
 
 def collects():
@@ -109,11 +117,17 @@ async def on_asyncio():
             await asyncio.sleep(0.002)
 
 
-def on_selector():
-    """A server in a loop of its own; a thread sends it requests."""
+def on_selector(made, is_made_once):
+    """A server in a loop of its own; a thread sends it requests. multiprocessing.connection.wait() polls with another
+    array each time."""
     ours, theirs = socket.socketpair()
-    selector = LoggingSelector()
-    selector.register(ours, selectors.EVENT_READ)
+
+    def new():
+        selector = made()
+        selector.register(ours, selectors.EVENT_READ)
+        return selector
+
+    selector = new()
     count = UNTIL_SEEN + ROUNDS * len(CAUSES)
     taken = threading.Semaphore(0)
 
@@ -126,7 +140,12 @@ def on_selector():
             time.sleep(0.003)
 
     threading.Thread(target=send).start()
+    others = []
     for at in range(count):
+        if not is_made_once:
+            # kept, so that no array is at the same address
+            others.append(selector)
+            selector = new()
         selector.select()
         ours.recv(1)
         if at >= UNTIL_SEEN:
@@ -168,14 +187,16 @@ if KIND == "asyncio":
     event_loop = asyncio.SelectorEventLoop(LoggingSelector())
     event_loop.run_until_complete(on_asyncio())
 elif KIND == "selector":
-    on_selector()
+    on_selector(LoggingSelector, True)
+elif KIND == "poll":
+    on_selector(LoggingPoll, False)
 elif KIND == "pool":
     on_pool()
 elif KIND == "threads":
     on_threads()
 if KIND == "all":
     logs = {}
-    for kind in ["asyncio", "selector", "pool", "threads"]:
+    for kind in ["asyncio", "selector", "poll", "pool", "threads"]:
         own = OUTPUT + "." + kind
         subprocess.run([sys.executable, __file__, own, kind], check=True)
         with open(own, encoding="utf-8") as file:

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::fmt;
 
-/// Threads that take work and are busy for less than this part of one thread's time are no service.
+/// Threads that are busy for less than this part of one thread's time are no service, beside another loop.
 pub(super) const BACKGROUND: f64 = 0.02;
 
 /// The loop of a process: a thread that waits for input again and again at the same place. What it does from the return
@@ -23,7 +23,7 @@ pub struct LoopReport {
     pub tid: u32,
     /// Whether that is the main thread.
     pub main_thread: bool,
-    /// Threads of a pool, which wait at the same line for work; 1 of any other loop.
+    /// Threads of a pool, which wait at the same line for work or read there; 1 of any other loop.
     pub threads: usize,
     /// The call in which it waits, `epoll_wait` for example; `queue` where it waits for work from another thread; `thread`
     /// where a thread is started for each piece of work, whose life is a turn.
@@ -36,7 +36,7 @@ pub struct LoopReport {
     pub observed_ns: u64,
     /// Number of turns.
     pub turns: u64,
-    /// `turns` per second of `observed_ns`.
+    /// `turns` per second of `observed_ns`; those of several threads per second since the first of them.
     pub turns_per_s: Option<f64>,
     /// Whether a look for input that does not wait ends a turn, as in `asyncio` while callbacks are ready. Otherwise
     /// each turn is a busy period.
@@ -156,6 +156,12 @@ impl LoopReport {
     #[must_use]
     pub fn takes_work(&self) -> bool {
         self.call == WORK_CALL || self.is_of_lives()
+    }
+
+    /// Whether its turns are of several threads, which share the work of the process.
+    #[must_use]
+    pub fn is_of_several(&self) -> bool {
+        self.takes_work() || self.threads > 1
     }
 
     /// Whether each turn is the life of a thread.

@@ -69,11 +69,14 @@ impl Lengths {
         (time_ns > 0).then(|| (late_ns / time_ns as f64).min(1.0))
     }
 
-    /// What an arrival at any moment waits for the end of the turn, at most, in this part of all moments.
+    /// What an arrival at any moment waits for the end of the turn, at most, in this part of all moments; 0 where there
+    /// is no turn in them.
     pub(super) fn lag_ns(&self, part: f64, time_ns: u64) -> Option<u64> {
         let late = |wait_ns| self.late_share(wait_ns, time_ns);
         let (mut least_ns, mut most_ns) = (0, middle_ns(*self.0.last_key_value()?.0));
-        late(0)?;
+        if late(0)? <= 1.0 - part {
+            return Some(0);
+        }
         while most_ns - least_ns > most_ns / 256 + 1 {
             let between_ns = least_ns.midpoint(most_ns);
             if late(between_ns)? > 1.0 - part {
@@ -123,6 +126,7 @@ mod tests {
         let share = lengths.late_share(50_000_000, 1_000_000_000).unwrap();
         assert!((share - 0.05).abs() < 0.001, "{share}");
         assert!(is_near(lengths.lag_ns(0.95, 1_000_000_000), 50_000_000));
+        assert_eq!(lengths.lag_ns(0.5, 1_000_000_000), Some(0), "no turn, no wait");
         assert_eq!(lengths.late_share(0, 0), None);
     }
 

@@ -1,6 +1,8 @@
 //! Loops and pools of a process, from the records of their turns.
 
-use gctrace_event::{Frame, LoopPlace, OffCpuReason, Record, THREAD_CALL, Turn, Turns, WORK_CALL};
+use gctrace_event::{
+    Frame, LoopPlace, OffCpu, OffCpuReason, Record, THREAD_CALL, Turn, Turns, WORK_CALL,
+};
 use test_kit::reports::{MS, START, end, pause, process, report};
 
 const PID: u32 = 7;
@@ -120,4 +122,121 @@ fn threads_that_take_work_at_one_line_are_a_pool() {
     assert_eq!(pool.longest[0].length_ns, 90 * MS);
     assert!(service.figures.lag_p99_ns.is_some());
     assert_eq!(pool.figures.lag_p99_ns, None, "any free thread takes what arrives");
+}
+
+/// A wait for a queue in a handler holds up the loop; one at the loop itself, which more frames do not lead to, is idle.
+#[test]
+fn a_queue_that_a_handler_waits_for_holds_up_the_loop() {
+    const SELECT: u32 = 5;
+    for (waits_in, length_ms) in [(HANDLER, 90), (LOOP, 50)] {
+        let turn = Turn {
+            pid: PID,
+            tid: PID,
+            start_ns: START + 400 * MS,
+            end_ns: START + 490 * MS,
+            place: LoopPlace { call: "epoll_wait".to_owned(), argument: SELECT },
+            waits: vec![(OffCpuReason::Lock, 40 * MS)],
+            ..Turn::default()
+        };
+        let wait = OffCpu {
+            pid: PID,
+            tid: PID,
+            at_ns: START + 440 * MS,
+            reason: OffCpuReason::Lock,
+            times: vec![(0, 40 * MS)],
+            stack: Some(GET),
+            ..OffCpu::default()
+        };
+        let report = report(
+            vec![
+                process(PID, 0, "generational"),
+                frame(LOOP, None, "/app/serve.py", "main"),
+                frame(
+                    SELECT,
+                    Some(LOOP),
+                    "/usr/lib/python3.12/selectors.py",
+                    "EpollSelector.select",
+                ),
+                frame(9, Some(LOOP), "/app/serve.py", "step"),
+                frame(HANDLER, Some(9), "/app/serve.py", "handle"),
+                frame(GET, Some(waits_in), "/usr/lib/python3.12/queue.py", "Queue.get"),
+                turns(PID, "epoll_wait", SELECT),
+                turns(PID, "epoll_wait", SELECT),
+                Record::OffCpu(wait),
+                Record::Turn(turn),
+            ],
+            Some(end(1000)),
+        );
+        assert_eq!(report.loops[0].longest[0].length_ns, length_ms * MS, "in {waits_in}");
+    }
+}
+
+/// The busiest of several loops comes first, a ticker of the main thread after it.
+#[test]
+fn a_service_in_another_thread_is_found() {
+    let Record::Turns(service) = turns(8, "epoll_wait", HANDLER) else { unreachable!() };
+    let service = Turns { turns: 30, lengths: vec![(100, 30)], ..service };
+    let ticker = Turns { tid: PID, total_ns: MS, waited_ns: 999 * MS, ..service.clone() };
+    let idle = Turns { tid: 9, ..ticker.clone() };
+    let records = vec![
+        process(PID, 0, "generational"),
+        frame(HANDLER, None, "/app/serve.py", "serve"),
+        Record::Turns(ticker),
+        Record::Turns(idle),
+        Record::Turns(service),
+    ];
+    let report = report(records, Some(end(1000)));
+    let tids: Vec<u32> = report.loops.iter().map(|of| of.tid).collect();
+    assert_eq!(tids, [8, PID], "the idle one of another thread is left out");
+}
+
+/// A thread for each connection, which reads its requests.
+#[test]
+fn threads_that_read_their_connections_are_one_unit() {
+    let records = vec![
+        process(PID, 0, "generational"),
+        frame(LOOP, None, "/app/serve.py", "main"),
+        frame(HANDLER, None, "/app/serve.py", "handle"),
+        turns(PID, "accept4", LOOP),
+        turns(PID, "accept4", LOOP),
+        turns(8, "recvfrom", HANDLER),
+        turns(9, "recvfrom", HANDLER),
+    ];
+    let report = report(records, Some(end(1000)));
+    let [accepts, reads] = report.loops.as_slice() else { panic!("{:?}", report.loops) };
+    assert_eq!((accepts.call.as_str(), accepts.threads), ("accept4", 1));
+    assert_eq!((reads.call.as_str(), reads.threads, reads.turns), ("recvfrom", 2, 30));
+    assert_eq!(reads.turns_per_s.map(f64::round), Some(30.0));
+}
+
+/// Who waits for a reply while the other process collects waits for it, once with two threads; who is idle and gets a
+/// request later does not.
+#[test]
+fn only_waits_that_collections_took_most_of_are_for_them() {
+    let wait = |tid: u32, from_ms: u64, length_ms: u64| {
+        Record::OffCpu(OffCpu {
+            pid: PID,
+            tid,
+            at_ns: START + from_ms * MS,
+            reason: OffCpuReason::Poll,
+            times: vec![(0, length_ms * MS)],
+            woken_by: Some(70),
+            ..OffCpu::default()
+        })
+    };
+    let records = vec![
+        process(PID, 0, "generational"),
+        process(70, 0, "generational"),
+        Record::Pause(pause(70, 100, 180)),
+        Record::Pause(pause(70, 400, 480)),
+        wait(PID, 95, 90),
+        wait(8, 96, 89),
+        wait(PID, 200, 700),
+    ];
+    let report = report(records, Some(end(1000)));
+    let [found] = report.waits_for_processes.as_slice() else {
+        panic!("{:?}", report.waits_for_processes)
+    };
+    assert_eq!((found.waits, found.in_collections_ns), (1, 80 * MS));
+    assert_eq!((found.longest_ns, found.longest_in_collection_ns), (90 * MS, 80 * MS));
 }

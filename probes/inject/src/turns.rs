@@ -95,9 +95,9 @@ unsafe extern "C" fn thread_ends(loops: *mut c_void) {
 
 /// The calling thread enters a call. Returns its place if it may wait there.
 #[inline(never)]
-fn enters(call: WaitCall, argument: usize, timeout_ns: u64) -> Option<usize> {
+fn enters(call: WaitCall, argument: u32, timeout_ns: u64) -> Option<usize> {
     let ring = existing_ring::<PythonMessage>()?;
-    let place = WaitPlace { call, argument: argument as u32 };
+    let place = WaitPlace { call, argument };
     guarded(|| {
         let mut loops = LOOPS.get();
         if loops.is_null() {
@@ -196,12 +196,21 @@ fn of_seconds(seconds: i64, ns: i64) -> u64 {
     sum([times(seconds, 1_000_000_000), ns])
 }
 
-/// Functions that interpose the C library's of the same name and type: with their first argument, their timeout, and
-/// whether there is a descriptor to wait for.
+/// The first descriptor that is waited for: a program may wait for the same ones in a new array each time.
+///
+/// # Safety
+/// Points to an element, or is null.
+unsafe fn first_of(files: *const pollfd) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { files.as_ref() }.map_or(0, |file| file.fd)
+}
+
+/// Functions that interpose the C library's of the same name and type: with their timeout, whether there is a descriptor
+/// to wait for, and what tells their places apart.
 macro_rules! waits {
     ($(
         $call:ident $name:ident($first:ident: $first_type:ty, $($argument:ident: $type:ty),*)
-        until $timeout:ident, if $has_input:expr;
+        until $timeout:ident, if $has_input:expr, at $place:expr;
     )*) => {
         $(
             #[doc = concat!("Interposes the C library's ", stringify!($name), ".")]
@@ -213,8 +222,8 @@ macro_rules! waits {
                 let mut place = None;
                 if ARE_WANTED.load(Relaxed) && $has_input {
                     // SAFETY: as the caller promises.
-                    let timeout_ns = unsafe { $timeout.ns() };
-                    place = enters(WaitCall::$call, $first as usize, timeout_ns);
+                    let (timeout_ns, argument) = unsafe { ($timeout.ns(), $place) };
+                    place = enters(WaitCall::$call, argument as u32, timeout_ns);
                 }
                 let address = real::$name.address();
                 if address.is_null() {
@@ -240,17 +249,17 @@ macro_rules! waits {
 
 waits! {
     EpollWait epoll_wait(epoll: c_int, events: *mut libc::epoll_event, most: c_int, timeout: c_int)
-        until timeout, if true;
+        until timeout, if true, at epoll;
     EpollPwait epoll_pwait(epoll: c_int, events: *mut libc::epoll_event, most: c_int, timeout: c_int,
         signals: *const sigset_t)
-        until timeout, if true;
+        until timeout, if true, at epoll;
     Poll poll(files: *mut pollfd, count: nfds_t, timeout: c_int)
-        until timeout, if count > 0;
+        until timeout, if count > 0, at first_of(files);
     Ppoll ppoll(files: *mut pollfd, count: nfds_t, timeout: *const timespec, signals: *const sigset_t)
-        until timeout, if count > 0;
+        until timeout, if count > 0, at first_of(files);
     Select select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval)
-        until timeout, if count > 0;
+        until timeout, if count > 0, at count;
     Pselect pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
         timeout: *const timespec, signals: *const sigset_t)
-        until timeout, if count > 0;
+        until timeout, if count > 0, at count;
 }

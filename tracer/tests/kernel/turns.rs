@@ -25,13 +25,13 @@ mod in_process {
 
 fn check(test: &str, name: &str) {
     if let Some(run) = SampledRun::of(test, name, "turns.py", &[]) {
-        is_true(&run, &["asyncio", "selector", "pool", "threads"], BEFORE);
+        is_true(&run, &["asyncio", "selector", "poll", "pool", "threads"], BEFORE);
     }
 }
 
 fn check_in_process(test: &str, name: &str) {
     if let Some(run) = SampledRun::in_mode("inject", test, name, "turns.py", &[]) {
-        is_true(&run, &["asyncio", "selector"], BEFORE_IN_PROCESS);
+        is_true(&run, &["asyncio", "selector", "poll"], BEFORE_IN_PROCESS);
     }
 }
 

@@ -26,7 +26,7 @@ pub struct LoopPlace {
     /// Name of the system call or function that waits, `epoll_wait` for example; [`WORK_CALL`] for work, [`THREAD_CALL`]
     /// where each turn is the life of a thread.
     pub call: String,
-    /// The lower half of its first argument: a descriptor, or an address; of its stack where it waits for work or starts
+    /// The lower half of its first argument, a descriptor or an address; of `poll` the first descriptor; of its stack where it waits for work or starts
     /// threads.
     pub argument: u32,
 }

@@ -49,7 +49,7 @@ packed! {
         pub tid: u32,
         /// Where it waits.
         pub call: WaitCall,
-        /// The lower half of the call's first argument.
+        /// The call's first argument, the number of descriptors or one of them; of `poll` the first descriptor.
         pub argument: u32,
     }
 

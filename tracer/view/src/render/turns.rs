@@ -58,7 +58,7 @@ pub(crate) fn in_short(report: &Report) -> Vec<Block> {
 fn is_news(of: &LoopReport, report: &Report) -> bool {
     let first = report.loops.first();
     let is_same = first.is_some_and(|first| (first.trace, first.pid) == (of.trace, of.pid));
-    of.waits_for_many() || is_same && of.takes_work()
+    of.waits_for_many() || is_same && of.is_of_several()
 }
 
 /// Whether a process waited so long for another one's collections that its users may notice.
@@ -145,6 +145,7 @@ fn figures(of: &LoopReport, report: &Report) -> String {
         (true, 1) => "The consumer",
         (true, _) => "The pool",
         (false, _) if of.waits_for_many() => "The loop",
+        (false, 2..) => "Threads that read",
         (false, _) => "Between messages",
     };
     let threads = if of.threads > 1 { format!("{} threads, ", of.threads) } else { String::new() };
@@ -162,12 +163,17 @@ fn waits_for_it(of: &LoopReport) -> String {
     if !of.waits_for_many() {
         return String::new();
     }
-    let waits = of.figures.lag_p99_ns.map(duration).or_dash();
+    let waits_ns = of.figures.lag_p99_ns;
+    if waits_ns == Some(0) {
+        return " Of 100 requests at random times, 99 arrive while it waits.".to_owned();
+    }
+    let waits = waits_ns.map(duration).or_dash();
     format!(" A request that arrives at any time waits for the end of a turn up to {waits} (p99).")
 }
 
 fn without_sentence(without: &TurnFigures) -> String {
-    let waiting = without.lag_p99_ns.map(|ns| format!(", waiting {}", duration(ns)));
+    let waits_ns = without.lag_p99_ns.filter(|ns| *ns > 0);
+    let waiting = waits_ns.map(|ns| format!(", waiting {}", duration(ns)));
     format!(
         " Without collections it would be no more than: p99 {}, longest {}{}.",
         without.p99_ns.map(duration).or_dash(),

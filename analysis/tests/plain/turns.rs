@@ -1,8 +1,9 @@
 //! Loops and pools of a process, from the records of their turns.
 
 use gctrace_analysis::report::{AdviceId, TurnPart};
+use gctrace_analysis::words::samples::no_loop_in_short;
 use gctrace_event::{
-    Frame, LoopPlace, OffCpu, OffCpuReason, Record, Turn, Turns, WORK_CALL,
+    Frame, LoopPlace, OffCpu, OffCpuReason, ProcessExit, Record, Turn, Turns, WORK_CALL,
 };
 use test_kit::reports::{MS, START, end, pause, process, report};
 
@@ -204,4 +205,39 @@ fn the_parts_of_a_turn_are_by_line() {
     let parts: Vec<_> = parts.map(|part| (function(part), part.time_ns / MS)).collect();
     let named = |name: &str| Some(name.to_owned());
     assert_eq!(parts, [(named("a"), 40), (named("b"), 30), (named("c"), 20), (None, 10)]);
+}
+
+/// What the report says instead of a loop, of a main thread that waits at this line for so many milliseconds of 6 s.
+fn no_loop(reason: OffCpuReason, for_ms: u64, more: Vec<Record>) -> Option<String> {
+    let mut records = vec![
+        process(PID, 0, "generational"),
+        Record::Pause(pause(PID, 1, 2)),
+        frame(LOOP, None, "/app/serve.py", "main"),
+        off_cpu(10, for_ms, reason, LOOP),
+    ];
+    records.extend(more);
+    no_loop_in_short(&report(records, Some(end(6000))))
+}
+
+#[test]
+fn a_main_thread_that_waits_without_a_loop_is_named() {
+    let named = "No loop found: the main thread spends 75.0 % of its time waiting for a pipe or socket at serve.py:1 in main \
+                 (1 wait, a loop takes 20).";
+    assert_eq!(no_loop(OffCpuReason::Pipe, 4500, Vec::new()).as_deref(), Some(named));
+    assert!(no_loop(OffCpuReason::Sleep, 4500, Vec::new()).is_some());
+    // It computes, or is late for a CPU.
+    assert_eq!(no_loop(OffCpuReason::Pipe, 2900, Vec::new()), None);
+    assert_eq!(no_loop(OffCpuReason::Cpu, 4500, Vec::new()), None);
+    // A service does not end by itself.
+    let ended = |code, signal| {
+        Record::ProcessExit(ProcessExit { pid: PID, at_ns: START + 6000 * MS, code, signal })
+    };
+    assert_eq!(no_loop(OffCpuReason::Pipe, 4500, vec![ended(Some(0), None)]), None);
+    assert!(no_loop(OffCpuReason::Pipe, 4500, vec![ended(None, Some(15))]).is_some());
+    let early = ProcessExit { at_ns: START + 4900 * MS, pid: PID, code: None, signal: Some(9) };
+    assert_eq!(no_loop(OffCpuReason::Pipe, 4500, vec![Record::ProcessExit(early)]), None);
+    // a loop of another thread
+    let Record::Turns(of_other) = turns(8, "epoll_wait", LOOP) else { unreachable!() };
+    let of_other = Turns { turns: 30, lengths: vec![(100, 30)], total_ns: 6000 * MS, ..of_other };
+    assert_eq!(no_loop(OffCpuReason::Pipe, 4500, vec![Record::Turns(of_other)]), None);
 }

@@ -22,8 +22,8 @@ use crate::gpu::replays::JobReplays;
 use crate::phases::{JudgedRun, training_steps};
 use crate::report::{
     Basis, CopiedMemory, CountersReport, CpuReport, GpuReport, GpuWorkReport, GroupName, Level,
-    LinesReport, MainThreadReport, MissingData, PauseGroup, ProcessReport, Report, SCHEMA,
-    StepReport, Totals, TraceReport, TrainingSeries, Verdict, WorstPause,
+    LinesReport, LoopReport, MainThreadReport, MissingData, PauseGroup, ProcessReport, Report,
+    SCHEMA, StepReport, Totals, TraceReport, TrainingSeries, Verdict, WorstPause,
 };
 use crate::{cuda, gpu, pressure, verdict, words};
 use std::collections::{HashMap, HashSet};
@@ -113,7 +113,7 @@ impl Analysis {
             not_covered: self.not_covered(&merged.timelines, processes.len(), cuda.is_some()),
             cuda,
             counters: self.counters(),
-            cpu: self.cpu(judged.as_ref()),
+            cpu: self.cpu(judged.as_ref(), &loops),
             loops,
             waits_for_processes: self.waits_for_processes(),
             gpu,
@@ -209,7 +209,7 @@ impl Analysis {
     }
 
     /// What sampled processes executed and waited for, the most samples first.
-    fn cpu(&self, judged: Option<&JudgedRun<'_>>) -> Vec<CpuReport> {
+    fn cpu(&self, judged: Option<&JudgedRun<'_>>, loops: &[LoopReport]) -> Vec<CpuReport> {
         let children = self.children();
         let mut reports: Vec<CpuReport> = self
             .processes
@@ -232,7 +232,17 @@ impl Analysis {
                 let whole = (observed.0, observed.1);
                 let main = self.main_thread(index, children, hertz, within.unwrap_or(whole));
                 let training = within.is_some();
-                let main_thread = main.map(|main| MainThreadReport { training, ..main });
+                let has_loop = loops.iter().any(|of| {
+                    (of.trace, of.pid) == (process.trace, process.sums.pid)
+                        && !of.is_in_background()
+                });
+                // A service runs until something stops it.
+                let ended_itself = process.sums.exit.is_some_and(|exit| exit.code.is_some());
+                let main_thread = main.map(|main| MainThreadReport {
+                    training,
+                    no_loop: main.waits_most().filter(|_| !training && !has_loop && !ended_itself),
+                    ..main
+                });
                 // Its main thread may have waited all the time.
                 let waits = main_thread.as_ref().is_some_and(MainThreadReport::waits_in_python);
                 if cpu.samples > 0 || waits { Some(CpuReport { main_thread, ..cpu }) } else { None }

@@ -35,7 +35,7 @@ const PLACES: usize = 256;
 /// be without collections.
 const KEPT: usize = 10_000;
 /// Turns that make a loop.
-const LEAST_TURNS: u64 = 20;
+pub(crate) const LEAST_TURNS: u64 = 20;
 /// A place where this part of a thread's waits are may be its loop.
 const SHARE_OF_WAITS: u64 = 10;
 /// A loop takes at least this part of the time from its first turn to the end of its process, in turns and waits.
@@ -45,8 +45,11 @@ const LEAST_SHARE: f64 = 0.5;
 const LOOKS_A_WAIT: u64 = 20;
 /// Loops of a process in the report, beside its pool.
 const LOOPS: usize = 3;
-/// Turns listed.
+/// Turns listed, and those that causes are sought in.
 const LISTED: usize = 10;
+const EXAMINED: usize = 100;
+/// A turn, or its cause, of this part of the length of another one is as long.
+const AS_LONG_RATIO: f64 = 0.8;
 
 /// The loops of one process.
 #[derive(Clone, Debug, Default)]
@@ -221,7 +224,11 @@ impl LoopSums {
             TurnFigures::of(&without, &without, longest_ns, beyond(time_ns, collected_ns))
         });
         long.sort_by_key(|turn| std::cmp::Reverse(turn.length_ns()));
-        let listed = long.iter().take(LISTED).map(|turn| turn.report(about)).collect();
+        let mut listed: Vec<&Spent<'_>> = long.iter().take(EXAMINED).collect();
+        let is_as_long =
+            |turn: &&Spent<'_>| turn.length_ns() as f64 >= AS_LONG_RATIO * longest_ns as f64;
+        let as_long = listed.split_off(listed.len().min(LISTED)).into_iter();
+        let as_long = as_long.take_while(is_as_long).map(|turn| turn.report(about)).collect();
         LoopReport {
             trace: about.trace,
             pid: about.pid,
@@ -241,7 +248,8 @@ impl LoopSums {
             figures: TurnFigures::of(&turns, &arrivals, longest_ns, time_ns),
             without_collections: without,
             collected_turns: collected,
-            longest: listed,
+            longest: listed.into_iter().map(|turn| turn.report(about)).collect(),
+            as_long,
         }
     }
 

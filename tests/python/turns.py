@@ -163,6 +163,8 @@ def work(cause):
 
 def on_threads():
     """A thread for each piece of work, as in socketserver.ThreadingMixIn."""
+    # an interpreter that is still starting is looked at again after 100 ms
+    time.sleep(0.3)
     for cause in ROUNDS * CAUSES:
         worker = threading.Thread(target=work, args=(cause,))
         worker.start()

@@ -54,9 +54,38 @@ pub struct MainThreadReport {
     pub threads: Option<MeanwhileReport>,
     /// What it loaded itself, as PyTorch's DataLoader without workers does; `null` if it loaded nothing.
     pub loading: Option<LoadingReport>,
+    /// Where a process without a loop waits most, for others or for time to pass; `null` with a loop or training steps,
+    /// if the process ended by itself, if this is about less than 5 s, and if it waits for less than half of that.
+    pub no_loop: Option<OffCpuLine>,
 }
 
+/// A shorter recording may have no turn yet. 5 s.
+const NO_LOOP_NS: u64 = 5_000_000_000;
+/// What waits for less than this part of its time computes.
+const WAITS_RATIO: f64 = 0.5;
+
 impl MainThreadReport {
+    /// The longest of its waits for others, or for time to pass, if these take most of its time. What makes data for it
+    /// is no client.
+    pub(crate) fn waits_most(&self) -> Option<OffCpuLine> {
+        let is_for_others = |of: &&OffCpuLine| {
+            !of.for_data
+                && matches!(
+                    of.reason,
+                    OffCpuReason::Poll
+                        | OffCpuReason::Pipe
+                        | OffCpuReason::Lock
+                        | OffCpuReason::Sleep
+                        | OffCpuReason::Process
+                )
+        };
+        let waits = || self.off_cpu.iter().filter(is_for_others);
+        let waited_ns = sum(waits().map(|of| of.time_ns)) as f64;
+        let is_most = waited_ns >= WAITS_RATIO * self.interval_ns as f64;
+        let longest = waits().find(|of| of.line.is_some())?;
+        (is_most && self.interval_ns >= NO_LOOP_NS).then(|| longest.clone())
+    }
+
     /// Whether it waited at a line of Python; main threads that do not, as a shell's, execute none.
     pub fn waits_in_python(&self) -> bool {
         self.off_cpu.iter().any(|of| of.line.is_some())
@@ -166,6 +195,7 @@ impl MainThread {
             workers: workers.report(tree, hertz),
             threads: loaders.report(tree, hertz),
             loading: self.loading(tree, hertz),
+            no_loop: None,
         }
     }
 

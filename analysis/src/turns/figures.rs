@@ -56,6 +56,9 @@ pub struct LoopReport {
     pub collected_turns: u64,
     /// The 10 longest turns, as far as they were recorded one by one.
     pub longest: Vec<TurnReport>,
+    /// The next ones that are nearly as long as the first, at most 90: ten may be by one of several equal causes.
+    #[serde(skip)]
+    pub(crate) as_long: Vec<TurnReport>,
 }
 
 /// The distribution of turns.
@@ -98,8 +101,9 @@ pub struct TurnPart {
     pub cause: TurnCause,
     /// Its time, in ns.
     pub time_ns: u64,
-    /// The line with most of it, by samples and by waits of a millisecond or longer; of a wait for the GIL the line that
-    /// another thread executed meanwhile. `null` if unknown.
+    /// Of a wait, its line: each of the three with most time has a part of its own, by waits of a millisecond or longer.
+    /// Otherwise the line with most samples; of a wait for the GIL the line that another thread executed meanwhile.
+    /// `null` if unknown.
     pub line: Option<Location>,
 }
 

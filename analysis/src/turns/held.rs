@@ -1,10 +1,10 @@
 //! What holds up the loop of a service: collections, or something else.
 
-use super::figures::{LoopReport, TurnCause, TurnFigures, TurnPart};
+use super::figures::{LoopReport, TurnCause, TurnFigures, TurnPart, TurnReport};
 use crate::figure::Location;
 use crate::paths::{common_directory, place};
 use crate::report::Report;
-use crate::time::add_to;
+use crate::time::{add_to, beyond, sum};
 use crate::units::duration;
 use gctrace_stats::ratio;
 use std::collections::BTreeMap;
@@ -15,14 +15,24 @@ pub(crate) const LONG_NS: u64 = 10_000_000;
 const VERY_LONG_NS: u64 = 100_000_000;
 /// Turns that take so many times the median are late; below, the loop's work is as long as that.
 const LATE_TIMES: u64 = 5;
-/// A cause of this part of the longest turns is named.
-const WORTH_RATIO: f64 = 0.4;
+/// A cause of this part of the longest turns is named, or causes that together take it.
+pub(super) const WORTH_RATIO: f64 = 0.4;
 
 /// A cause, with its line if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Held<'a> {
     pub(super) cause: TurnCause,
     pub(super) line: Option<&'a Location>,
+}
+
+/// A cause, with what it takes of the longest turns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldTime<'a> {
+    pub(super) held: Held<'a>,
+    /// Of their time apart from collections.
+    pub(super) share: f64,
+    /// Its time in the turn where it takes most.
+    pub(super) longest_ns: u64,
 }
 
 impl LoopReport {
@@ -55,27 +65,37 @@ impl LoopReport {
         self.without_collections.unwrap_or(self.figures).longest_ns
     }
 
-    /// What its longest turns were spent on, apart from collections, with their shares, the most first.
-    pub(super) fn causes(&self) -> Vec<(Held<'_>, f64)> {
-        let mut by_cause: BTreeMap<Held<'_>, u64> = BTreeMap::new();
-        let mut all_ns = 0;
-        let parts = self.longest.iter().flat_map(|turn| &turn.parts);
-        for TurnPart { cause, time_ns, line } in parts.filter(|part| !part.cause.is_collection()) {
-            add_to(&mut all_ns, *time_ns);
-            let held = Held { cause: *cause, line: line.as_ref() };
-            add_to(by_cause.entry(held).or_default(), *time_ns);
-        }
-        let mut causes: Vec<(Held<'_>, f64)> = by_cause
-            .into_iter()
-            .map(|(held, ns)| (held, ratio(ns, all_ns).unwrap_or(0.0)))
-            .collect();
-        causes.sort_by(|one, other| other.1.total_cmp(&one.1));
-        causes
+    fn long_turns(&self) -> impl Iterator<Item = &TurnReport> {
+        self.longest.iter().chain(&self.as_long)
     }
 
-    /// What its longest turns were spent on most, with its share; `None` if no cause stands out.
-    pub(super) fn costliest(&self) -> Option<(Held<'_>, f64)> {
-        self.causes().into_iter().next().filter(|(_, share)| *share >= WORTH_RATIO)
+    /// What its longest turns were spent on, apart from collections, the most first.
+    pub(super) fn causes(&self) -> Vec<HeldTime<'_>> {
+        let mut by_cause: BTreeMap<Held<'_>, (u64, u64)> = BTreeMap::new();
+        let mut all_ns = 0;
+        let parts = self.long_turns().flat_map(|turn| &turn.parts);
+        for part in parts.filter(|part| !part.cause.is_collection()) {
+            add_to(&mut all_ns, part.time_ns);
+            let (time_ns, longest_ns) = by_cause.entry(Held::of(part)).or_default();
+            add_to(time_ns, part.time_ns);
+            *longest_ns = part.time_ns.max(*longest_ns);
+        }
+        let causes = by_cause.into_iter().map(|(held, (ns, longest_ns))| HeldTime {
+            held,
+            share: ratio(ns, all_ns).unwrap_or(0.0),
+            longest_ns,
+        });
+        crate::bounded::ranked(causes, usize::MAX, |of| (of.share * 1e9) as u64)
+    }
+
+    /// The longest of its longest turns without collections and this cause, in ns.
+    pub(super) fn longest_without_ns(&self, cause: Held<'_>) -> u64 {
+        let rest = |turn: &TurnReport| {
+            let is_gone = |part: &&TurnPart| part.cause.is_collection() || Held::of(part) == cause;
+            let gone_ns = sum(turn.parts.iter().filter(is_gone).map(|part| part.time_ns));
+            beyond(turn.length_ns, gone_ns)
+        };
+        self.long_turns().map(rest).max().unwrap_or(0)
     }
 }
 
@@ -89,25 +109,26 @@ pub fn sentence(report: &Report) -> Option<String> {
         let places = Places::of(report);
         match of.causes().as_slice() {
             [] => "Something holds up the loop".to_owned(),
-            [(held, share), ..] if *share >= WORTH_RATIO => {
-                format!("{} holds up the loop", capitalized(&held.name(places)))
-            }
-            [(held, _)] => format!("{} holds up the loop", capitalized(&held.name(places))),
-            [(one, _), (other, _), ..] => format!(
+            [one, other, ..] if one.share < WORTH_RATIO => format!(
                 "{}, {} and other causes hold up the loop",
-                capitalized(&one.name(places)),
-                other.name(places)
+                capitalized(&one.held.name(places)),
+                other.held.name(places)
             ),
+            [one, ..] => format!("{} holds up the loop", capitalized(&one.held.name(places))),
         }
     };
     let waits_ns = of.figures.lag_p99_ns?;
     let waits = duration(waits_ns);
     // Collections of other threads may end before a turn begins.
     let longest_ns = of.figures.longest_ns;
+    let without_them_ns = of.longest_without_collections_ns();
     let longest = if longest_ns < waits_ns {
         String::new()
-    } else {
+    } else if of.is_held_up_by_collections() || longest_ns - longest_ns / 64 <= without_them_ns {
         format!(" for up to {}", duration(longest_ns))
+    } else {
+        let [longest, without] = [longest_ns, without_them_ns].map(duration);
+        format!(" for up to {without}, collections for up to {longest}")
     };
     let without_ns = of.without_collections.and_then(|figures| figures.lag_p99_ns);
     let without = match without_ns {
@@ -149,9 +170,13 @@ fn capitalized(name: &str) -> String {
     }
 }
 
-impl Held<'_> {
+impl<'a> Held<'a> {
+    fn of(part: &'a TurnPart) -> Self {
+        Self { cause: part.cause, line: part.line.as_ref() }
+    }
+
     /// `waiting for a lock at serve.py:12 in put`
-    fn name(self, places: Places<'_>) -> String {
+    pub(super) fn name(self, places: Places<'_>) -> String {
         let what = match self.cause {
             TurnCause::OwnCode if self.line.is_some() => "code".to_owned(),
             TurnCause::OwnCode => "its own code".to_owned(),
@@ -206,6 +231,7 @@ mod tests {
             without_collections: without,
             collected_turns: 0,
             longest: Vec::new(),
+            as_long: Vec::new(),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::figure::Location;
 use crate::stacks::{NodeId, StackTree};
 use crate::time::{add_to, beyond, overlap_ns, sum};
 use gctrace_event::{OffCpuReason, Turn};
+use gctrace_stats::scaled;
 use std::collections::BTreeMap;
 
 /// Parts listed of a turn.
@@ -23,10 +24,14 @@ pub(super) struct IdleTime {
     pub(super) span: (u64, u64),
 }
 
+/// Lines listed of a cause.
+const LINES: usize = 3;
+
 /// A turn, with the causes of its time.
 pub(super) struct Spent<'a> {
     pub(super) turn: &'a Turn,
     by_cause: BTreeMap<TurnCause, u64>,
+    idle: Vec<IdleTime>,
 }
 
 /// Times by place in the code.
@@ -63,7 +68,7 @@ impl<'a> Spent<'a> {
         by_cause.insert(TurnCause::CollectionElsewhere, behind_ns);
         by_cause.insert(TurnCause::OwnCode, cpu_ns);
         by_cause.retain(|_, ns| *ns > 0);
-        Self { turn, by_cause }
+        Self { turn, by_cause, idle: idle.to_vec() }
     }
 
     /// Its length without idle time, in ns.
@@ -84,19 +89,25 @@ impl<'a> Spent<'a> {
         tree: &StackTree,
     ) -> Vec<TurnPart> {
         let mut places = Places::default();
-        for span in spans {
+        let is_idle = |span: &ThreadSpan| self.idle.iter().any(|idle| idle.span == span.span());
+        for span in spans.filter(|span| span.tid != self.turn.tid || !is_idle(span)) {
             places.add(self.turn, span);
         }
-        let part = |(cause, ns): (&TurnCause, &u64)| TurnPart {
-            cause: *cause,
-            time_ns: *ns,
-            line: match cause {
-                TurnCause::Gil => line(&places.others, tree),
-                TurnCause::OwnCode => line(&places.executed, tree),
-                _ => places.waits.get(cause).and_then(|places| line(places, tree)),
-            },
-        };
-        let parts: Vec<TurnPart> = self.by_cause.iter().map(part).collect();
+        let mut parts = Vec::new();
+        for (cause, ns) in &self.by_cause {
+            let line_of = |places: &ByPlace| lines(places, tree).into_iter().next();
+            let most = match cause {
+                TurnCause::Gil => line_of(&places.others),
+                TurnCause::OwnCode => line_of(&places.executed),
+                _ => {
+                    let waits = places.waits.get(cause).map(|waits| lines(waits, tree));
+                    parts.extend(by_line(*cause, *ns, &waits.unwrap_or_default()));
+                    continue;
+                }
+            };
+            let line = most.map(|(line, _)| line.clone());
+            parts.push(TurnPart { cause: *cause, time_ns: *ns, line });
+        }
         crate::bounded::ranked(parts, LISTED, |part| part.time_ns)
     }
 }
@@ -133,21 +144,42 @@ impl Places {
     }
 }
 
-/// The line with most of a time.
-fn line(places: &ByPlace, tree: &StackTree) -> Option<Location> {
+/// The time of a cause, by the lines where it waited; the rest has no line.
+fn by_line(cause: TurnCause, time_ns: u64, lines: &[(&Location, u64)]) -> Vec<TurnPart> {
+    let known_ns = sum(lines.iter().map(|(_, ns)| *ns));
+    let mut rest_ns = time_ns;
+    let mut parts = Vec::new();
+    for (line, ns) in lines.iter().take(LINES) {
+        // Waits of less than a millisecond have no line: they are like the others.
+        let time_ns = if lines.len() > 1 { scaled(time_ns, *ns, known_ns) } else { time_ns };
+        rest_ns = beyond(rest_ns, time_ns);
+        parts.push(TurnPart { cause, time_ns, line: Some((*line).clone()) });
+    }
+    match parts.first_mut() {
+        // rounding
+        Some(most) if lines.len() <= LINES => most.time_ns += rest_ns,
+        _ => parts.push(TurnPart { cause, time_ns: rest_ns, line: None }),
+    }
+    parts.retain(|part| part.time_ns > 0);
+    parts
+}
+
+/// Lines with their times, the most first.
+fn lines<'t>(places: &ByPlace, tree: &'t StackTree) -> Vec<(&'t Location, u64)> {
     let mut by_line: BTreeMap<&Location, u64> = BTreeMap::new();
     for (node, amount) in places {
         if let Some(node) = node {
             add_to(by_line.entry(tree.own_line(*node)).or_default(), *amount);
         }
     }
-    let most = by_line.into_iter().max_by_key(|(_, amount)| *amount)?;
-    Some(most.0.clone())
+    crate::bounded::ranked(by_line, usize::MAX, |(_, amount)| *amount)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stacks::TraceFrames;
+    use gctrace_event::{Frame, OffCpu};
 
     fn parts(turn: &Turn) -> Vec<(TurnCause, u64)> {
         let parts = Spent::of(turn, 0, &[]).parts(std::iter::empty(), &StackTree::default());
@@ -169,6 +201,7 @@ mod tests {
             [(TurnCause::Sleep, 70), (TurnCause::Collection, 20), (TurnCause::OwnCode, 10)];
         assert_eq!(parts(&waited), expected);
     }
+
     #[test]
     fn waits_during_a_collection_of_another_thread_are_behind_it() {
         let waits = vec![
@@ -193,5 +226,32 @@ mod tests {
         // In-process only the CPU time is known.
         let turn = Turn { start_ns: 100, end_ns: 200, cpu_ns: Some(10), ..Turn::default() };
         assert_eq!(Spent::of(&turn, 80, &[]).collections_ns(), 80);
+    }
+    /// A thread of a pool waits for a lock, and for its next work at another line.
+    #[test]
+    fn the_line_of_idle_time_is_in_no_part() {
+        let mut tree = StackTree::default();
+        let mut frames = TraceFrames::default();
+        for (id, file) in [(1, "/app/serve.py"), (2, "/app/pool.py")] {
+            let (function, file) = ("wait".to_owned(), file.to_owned());
+            frames.add(Frame { id, parent: None, function, file, line: Some(id) }, &mut tree);
+        }
+        let turn = Turn {
+            start_ns: 100,
+            end_ns: 200,
+            waits: vec![(OffCpuReason::Lock, 90)],
+            ..Turn::default()
+        };
+        let idle = IdleTime { reason: OffCpuReason::Lock, span: (140, 190) };
+        let off = OffCpu { reason: OffCpuReason::Lock, ..OffCpu::default() };
+        let mut span =
+            |id, span| ThreadSpan::off_cpu(&off, span, frames.resolve(id, &mut tree), false);
+        let spans = [span(1, (100, 140)), span(2, idle.span)];
+        let parts = Spent::of(&turn, 0, &[idle]).parts(spans.iter(), &tree);
+        let parts: Vec<_> = parts
+            .iter()
+            .map(|part| (part.time_ns, part.line.as_ref().map(|line| line.file.as_str())))
+            .collect();
+        assert_eq!(parts, [(40, Some("/app/serve.py")), (10, None)]);
     }
 }

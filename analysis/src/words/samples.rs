@@ -6,7 +6,8 @@ use crate::report::{
     PhasesReport, Report,
 };
 use crate::time::{add_to, beyond, sum, times};
-use crate::units::{duration, percent};
+use crate::turns::LEAST_TURNS;
+use crate::units::{counted, duration, percent};
 use gctrace_event::OffCpuReason;
 use std::cmp::Reverse;
 use std::fmt;
@@ -37,6 +38,29 @@ pub fn samples_in_short(report: &Report) -> Option<String> {
         _ if of.samples >= ENOUGH => Some(cpu_by_line(of, &process)),
         _ => None,
     }
+}
+
+/// `No loop found: the main thread spends 98.1 % of its time waiting for a pipe or socket at serve.py:11 in ask (8 waits, a loop takes 20).`
+/// `None` with a loop, with training steps, and where it is unknown or nothing waits.
+pub fn no_loop_in_short(report: &Report) -> Option<String> {
+    let has_steps = report.phases.as_ref().is_some_and(|phases| phases.steps.is_some());
+    if report.runs > 1 || has_steps || report.loops.iter().any(|of| !of.is_in_background()) {
+        return None;
+    }
+    let cpu = shown_process(report)?;
+    let main = cpu.main_thread.as_ref()?;
+    let wait = main.no_loop.as_ref()?;
+    Some(format!(
+        "No loop found: the main thread spends {} of its time {}{} ({}).",
+        percent(wait.time_ns as f64 / main.interval_ns.max(1) as f64),
+        waiting(wait.reason, wait.for_data),
+        ShortPlaces::of(cpu).at(wait.line.as_ref()),
+        if wait.times < LEAST_TURNS {
+            format!("{}, a loop takes {LEAST_TURNS}", counted(wait.times, "wait"))
+        } else {
+            counted(wait.times, "wait")
+        },
+    ))
 }
 
 /// What a main thread does with its time.

@@ -1,7 +1,10 @@
 //! Loops and pools of a process, from the records of their turns.
 
+use gctrace_analysis::report::{AdviceId, TurnPart};
+use gctrace_analysis::words::samples::no_loop_in_short;
 use gctrace_event::{
-    Frame, LoopPlace, OffCpu, OffCpuReason, Record, THREAD_CALL, Turn, Turns, WORK_CALL,
+    Frame, LoopPlace, OffCpu, OffCpuReason, ProcessExit, Record, THREAD_CALL, Turn, Turns,
+    WORK_CALL,
 };
 use test_kit::reports::{MS, START, end, pause, process, report};
 
@@ -239,4 +242,156 @@ fn only_waits_that_collections_took_most_of_are_for_them() {
     };
     assert_eq!((found.waits, found.in_collections_ns), (1, 80 * MS));
     assert_eq!((found.longest_ns, found.longest_in_collection_ns), (90 * MS, 80 * MS));
+}
+
+fn off_cpu(at_ms: u64, for_ms: u64, reason: OffCpuReason, stack: u32) -> Record {
+    Record::OffCpu(OffCpu {
+        pid: PID,
+        tid: PID,
+        at_ns: START + at_ms * MS,
+        reason,
+        times: vec![(0, for_ms * MS)],
+        woken_by: None,
+        in_pause: false,
+        stack: Some(stack),
+    })
+}
+
+/// A loop whose longest turn takes so many milliseconds.
+fn waiting_loop(longest_ms: u64) -> Vec<Record> {
+    let mut records = vec![
+        process(PID, 0, "generational"),
+        Record::Pause(pause(PID, 1, 2)),
+        frame(LOOP, None, "/app/serve.py", "main"),
+    ];
+    let Record::Turns(turns) = turns(PID, "epoll_wait", LOOP) else { unreachable!() };
+    records.push(Record::Turns(Turns {
+        turns: 30,
+        lengths: vec![(100, 30)],
+        longest_ns: longest_ms * MS,
+        ..turns
+    }));
+    for (id, function) in [(21, "a"), (22, "b"), (23, "c"), (24, "d")] {
+        records.push(frame(id, Some(LOOP), "/app/serve.py", function));
+    }
+    records
+}
+
+/// A turn of the loop that sleeps at these lines, for so many milliseconds each.
+fn sleeping(at_ms: u64, sleeps: &[(u32, u64)]) -> Vec<Record> {
+    let for_ms: u64 = sleeps.iter().map(|(_, ms)| ms).sum();
+    let turn = Turn {
+        pid: PID,
+        tid: PID,
+        start_ns: START + at_ms * MS,
+        end_ns: START + (at_ms + for_ms) * MS,
+        place: LoopPlace { call: "epoll_wait".to_owned(), argument: LOOP },
+        waits: vec![(OffCpuReason::Sleep, for_ms * MS)],
+        ..Turn::default()
+    };
+    let mut records = vec![Record::Turn(turn)];
+    let mut at_ms = at_ms;
+    for (stack, ms) in sleeps {
+        records.push(off_cpu(at_ms, *ms, OffCpuReason::Sleep, *stack));
+        at_ms += ms;
+    }
+    records
+}
+
+/// The advice on such turns, one after the other.
+fn advised(turns: &[&[(u32, u64)]]) -> Option<String> {
+    let length_ms = |sleeps: &[(u32, u64)]| -> u64 { sleeps.iter().map(|(_, ms)| ms).sum() };
+    let longest_ms = turns.iter().map(|sleeps| length_ms(sleeps)).max();
+    let mut records = waiting_loop(longest_ms.unwrap_or(0));
+    let mut at_ms = 10;
+    for sleeps in turns {
+        records.extend(sleeping(at_ms, sleeps));
+        at_ms += length_ms(sleeps) + 10;
+    }
+    let report = report(records, Some(end(1000)));
+    let advice = report.advice.into_iter().find(|one| one.id == AdviceId::FreeLoop);
+    advice.map(|one| one.action)
+}
+
+#[test]
+fn equal_causes_are_named_together() {
+    let of = |causes: [&[(u32, u64)]; 3]| advised(&causes);
+    let first = "do not wait in the loop at serve.py:21 in a";
+    let both = "; as long: sleeping at serve.py:22 in b, sleeping at serve.py:23 in c (alone, this leaves turns of";
+    // each in a turn of its own, and all in each
+    let alone = of([&[(21, 31)], &[(22, 30)], &[(23, 29)]]);
+    let share = "34.4 % of its longest turns (up to 31.0 ms), apart from collections, goes into sleeping there";
+    assert_eq!(alone, Some(format!("{first}: {share}{both} 30.0 ms)")));
+    let together = of([&[(21, 31), (22, 30), (23, 29)]; 3]);
+    assert!(together.is_some_and(|action| action.ends_with(&format!("{both} 59.0 ms)"))));
+    // What is shorter does not hold it as long.
+    let one = of([&[(21, 50)], &[(22, 30)], &[(23, 29)]]);
+    let action = one.filter(|action| action.starts_with(first));
+    assert!(action.is_some_and(|action| !action.contains("as long")));
+    let two = of([&[(21, 31)], &[(22, 30)], &[(23, 9)]]);
+    let expected = "; as long: sleeping at serve.py:22 in b (alone, this leaves turns of 30.0 ms)";
+    assert!(two.is_some_and(|action| action.ends_with(expected)));
+    // Of equal ones that of the longest turn comes first, though another one has more time.
+    let four: [&[(u32, u64)]; 6] =
+        [&[(22, 30)], &[(22, 28)], &[(21, 31)], &[(21, 24)], &[(23, 29)], &[(24, 28)]];
+    let action = advised(&four).filter(|action| action.starts_with(first));
+    assert!(action.is_some_and(|action| action.contains("in c, 1 more (alone")));
+}
+
+/// Ten turns are listed; the eleventh is as long by another cause.
+#[test]
+fn an_equal_cause_behind_the_listed_turns_is_named() {
+    let mut turns: Vec<&[(u32, u64)]> = vec![&[(21, 31)]; 12];
+    turns.push(&[(22, 30)]);
+    let named = "; as long: sleeping at serve.py:22 in b (alone, this leaves turns of 30.0 ms)";
+    let action = advised(&turns).unwrap_or_default();
+    assert!(action.ends_with(named), "{action}");
+}
+
+/// Each line that a turn waited at has its time; beyond three, the rest has no line.
+#[test]
+fn the_parts_of_a_turn_are_by_line() {
+    let mut records = waiting_loop(100);
+    records.extend(sleeping(10, &[(21, 40), (22, 30), (23, 20), (24, 10)]));
+    let report = report(records, Some(end(1000)));
+    let parts = report.loops[0].longest[0].parts.iter();
+    let function = |part: &TurnPart| part.line.as_ref().map(|line| line.function.clone());
+    let parts: Vec<_> = parts.map(|part| (function(part), part.time_ns / MS)).collect();
+    let named = |name: &str| Some(name.to_owned());
+    assert_eq!(parts, [(named("a"), 40), (named("b"), 30), (named("c"), 20), (None, 10)]);
+}
+
+/// What the report says instead of a loop, of a main thread that waits at this line for so many milliseconds of 6 s.
+fn no_loop(reason: OffCpuReason, for_ms: u64, more: Vec<Record>) -> Option<String> {
+    let mut records = vec![
+        process(PID, 0, "generational"),
+        Record::Pause(pause(PID, 1, 2)),
+        frame(LOOP, None, "/app/serve.py", "main"),
+        off_cpu(10, for_ms, reason, LOOP),
+    ];
+    records.extend(more);
+    no_loop_in_short(&report(records, Some(end(6000))))
+}
+
+#[test]
+fn a_main_thread_that_waits_without_a_loop_is_named() {
+    let named = "No loop found: the main thread spends 75.0 % of its time waiting for a pipe or socket at serve.py:1 in main \
+                 (1 wait, a loop takes 20).";
+    assert_eq!(no_loop(OffCpuReason::Pipe, 4500, Vec::new()).as_deref(), Some(named));
+    assert!(no_loop(OffCpuReason::Sleep, 4500, Vec::new()).is_some());
+    // It computes, or is late for a CPU.
+    assert_eq!(no_loop(OffCpuReason::Pipe, 2900, Vec::new()), None);
+    assert_eq!(no_loop(OffCpuReason::Cpu, 4500, Vec::new()), None);
+    // A service does not end by itself.
+    let ended = |code, signal| {
+        Record::ProcessExit(ProcessExit { pid: PID, at_ns: START + 6000 * MS, code, signal })
+    };
+    assert_eq!(no_loop(OffCpuReason::Pipe, 4500, vec![ended(Some(0), None)]), None);
+    assert!(no_loop(OffCpuReason::Pipe, 4500, vec![ended(None, Some(15))]).is_some());
+    let early = ProcessExit { at_ns: START + 4900 * MS, pid: PID, code: None, signal: Some(9) };
+    assert_eq!(no_loop(OffCpuReason::Pipe, 4500, vec![Record::ProcessExit(early)]), None);
+    // a loop of another thread
+    let Record::Turns(of_other) = turns(8, "epoll_wait", LOOP) else { unreachable!() };
+    let of_other = Turns { turns: 30, lengths: vec![(100, 30)], total_ns: 6000 * MS, ..of_other };
+    assert_eq!(no_loop(OffCpuReason::Pipe, 4500, vec![Record::Turns(of_other)]), None);
 }

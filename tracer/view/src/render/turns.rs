@@ -28,7 +28,8 @@ const PARTS_SHOWN: usize = 3;
 /// A part in a sentence has at least this share of its turn.
 const LEAST_PART: f64 = 0.02;
 
-/// The loops of a program without training steps, for the first screen; empty with steps: those are its unit.
+/// The loops of a program without training steps, or why it has none, for the first screen; empty with steps: those are
+/// its unit.
 pub(crate) fn in_short(report: &Report) -> Vec<Block> {
     if report.phases.as_ref().is_some_and(|phases| phases.steps.is_some()) {
         return Vec::new();
@@ -50,7 +51,8 @@ pub(crate) fn in_short(report: &Report) -> Vec<Block> {
         }
         [Some(first), longest(of, Places::of(report))]
     });
-    let sentences = sentences.flatten().chain(others);
+    let no_loop = words::samples::no_loop_in_short(report);
+    let sentences = sentences.flatten().chain(others).chain(no_loop);
     sentences.map(|sentence| hanging(sentence, "", INDENT)).collect()
 }
 
@@ -116,6 +118,7 @@ pub(crate) fn turns(report: &Report) -> Section {
         blocks.push(distribution(of));
         blocks.extend(list(of, Places::of(report)));
     }
+    blocks.extend(words::samples::no_loop_in_short(report).map(paragraph));
     for wait in report.waits_for_processes.iter().take(LOOPS_SHOWN) {
         blocks.push(paragraph(waits(wait, report)));
     }

@@ -52,6 +52,7 @@ mod garbage;
 pub mod gpu;
 mod gpu_samples;
 mod growth;
+mod inherited;
 mod layers;
 mod leak_watch;
 pub mod live;

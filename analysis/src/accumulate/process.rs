@@ -277,6 +277,7 @@ impl ProcessState {
                 .report(self.settings_by.and_then(|node| tree.frames(node).next().cloned())),
             growth: self.sums.growth.report(started_ns),
             largest_heap: self.sums.growth.largest(),
+            inherited: self.sums.inherited,
             trend: self.trend((start_ns, end_ns), about, tree),
             memory: self
                 .sums

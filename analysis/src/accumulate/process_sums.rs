@@ -5,6 +5,7 @@ use crate::bounded::Keep;
 use crate::freeze::FreezeWatch;
 use crate::garbage::GarbageSums;
 use crate::growth::GrowthState;
+use crate::inherited::InheritedHeap;
 use crate::leak_watch::{LeakWatch, WatchedLife};
 use crate::memory::MemorySums;
 use crate::pressure::PressureSums;
@@ -25,6 +26,7 @@ pub(crate) struct ProcessSums {
     pub(crate) garbage: GarbageSums,
     pub(crate) freeze: FreezeWatch,
     pub(crate) growth: GrowthState,
+    pub(crate) inherited: InheritedHeap,
     pub(crate) leaks: LeakWatch,
     pub(crate) memory: MemorySums,
 }
@@ -55,6 +57,7 @@ impl ProcessSums {
         self.pressure.add_pause(pause);
         self.garbage.add_pause(pause);
         self.freeze.add(pause, full);
+        self.inherited.add(pause, full);
         self.memory.add_pause(pause);
         let left = if full { self.growth.add(pause) } else { None };
         matches!(left, Some(left) if self.leaks.objects(pause.start_ns, left))

@@ -260,16 +260,27 @@ impl<'a> Facts<'a> {
         phases.judged == JudgedPhase::StartUp
     }
 
-    /// Whether so many objects are alive that a full collection takes long. A forked process has its parent's
-    /// objects.
+    /// Whether so many objects are alive that a full collection takes long.
     pub(super) fn has_large_heap(&self) -> bool {
-        let is_heir = |parent: &&ProcessReport| {
-            self.is_forked()
-                && (Some(parent.pid), parent.trace) == (self.process.parent, self.process.trace)
+        self.process.largest_heap >= Some(LARGE_HEAP)
+    }
+
+    /// Whether most of what its full collections traverse is its parent's; `None` if it is not forked, or without any.
+    /// One that froze its heap traverses that no longer.
+    pub(super) fn traverses_inherited(&self) -> Option<bool> {
+        let process = self.process;
+        if !self.is_forked() {
+            return None;
+        }
+        let is_parent = |other: &&ProcessReport| {
+            (Some(other.pid), other.trace) == (process.parent, process.trace)
         };
-        let parent = self.report.processes.iter().find(is_heir);
-        let mut heaps = [Some(self.process), parent].into_iter().flatten();
-        heaps.any(|process| process.largest_heap >= Some(LARGE_HEAP))
+        let parent = self.report.processes.iter().find(is_parent);
+        let growth = parent.and_then(|parent| parent.growth.as_ref());
+        let mut points = growth.iter().flat_map(|growth| growth.over_time.iter().rev());
+        let before = points.find(|point| point.after_start_ns < process.since_start_ns);
+        let objects = process.inherited.objects(before.map(|point| point.objects))?;
+        Some(times(objects, 2) >= process.largest_heap? && process.after_freeze.is_none())
     }
 
     /// Time of all its collections when the interpreter ends, and after its last step, in ns. In-process, the time of

@@ -138,7 +138,8 @@ impl Facts<'_> {
 fn copied(facts: &Facts<'_>) -> Option<Candidate> {
     let copied = facts.report.totals.copied?;
     let is_much = copied.bytes >= WORTH_BYTES && copied.most_bytes >= WORTH_BYTES / 4;
-    let id = match copied.collecting * 2 > copied.processes {
+    let is_by_collections = copied.collecting * 2 > copied.processes;
+    let id = match is_by_collections && facts.traverses_inherited() != Some(false) {
         true => AdviceId::FreezeBeforeFork,
         false => AdviceId::ShareBuffers,
     };

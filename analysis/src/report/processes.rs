@@ -5,6 +5,7 @@ use super::{
     GarbageReport, GrowthReport, HeapTrend, LayersReport, LinesReport, MemoryReport, PauseTotal,
     PausesReport, PressureReport, SettingsReport, UnseenReport,
 };
+use crate::inherited::InheritedHeap;
 use gctrace_event::{CollectorKind, ProcessOrigin, RecordingMode};
 use serde::Serialize;
 
@@ -153,6 +154,9 @@ pub struct ProcessReport {
     /// The most objects that a full collection traversed; `None` if unknown.
     #[serde(skip)]
     pub(crate) largest_heap: Option<u64>,
+    /// What its first collections show of objects that it inherited, if it was forked.
+    #[serde(skip)]
+    pub(crate) inherited: InheritedHeap,
     /// What its explicit cleanup costs and gives back; `null` without any.
     pub cleanup: Option<CleanupReport>,
     /// Whether it keeps more and more memory; `null` without five samples of anything after its warm-up.

@@ -93,18 +93,25 @@ fn a_hundred_thousand_processes() {
     assert_eq!(report.totals.processes, u64::from(count));
 }
 
-/// What `multiprocessing.Process` does with each part of a table: forked workers that live for 60 ms each.
-fn short_workers(count: u32) -> Report {
+/// What `multiprocessing.Process` does with each part of a table: forked workers that live for 60 ms each. `allocated`:
+/// net containers of each worker before each of its collections; `parents`: objects of the parent.
+fn short_workers(count: u32, allocated: Option<u64>, parents: u64) -> Report {
     let mut records = vec![process(1, 0, "generational")];
+    for of in [pause(1, 10, 11), pause(1, 20, 21)] {
+        let oldest_objects = Some(parents);
+        records.push(Record::Pause(Pause { generation: 2, oldest_objects, ..of }));
+    }
     for worker in 0..count {
         let (pid, from_ms) = (2 + worker, 100 + 100 * u64::from(worker));
         let Record::Process(of) = process(pid, from_ms, "generational") else { continue };
         let (parent, origin) = (Some(1), ProcessOrigin::Child);
         records.push(Record::Process(Process { parent, origin, ..of }));
+        let counting = |pause| Pause { young_count: allocated, ..pause };
         for young in 0..4 {
-            records.push(Record::Pause(pause(pid, from_ms + young, from_ms + young + 1)));
+            let of = pause(pid, from_ms + young, from_ms + young + 1);
+            records.push(Record::Pause(counting(of)));
         }
-        let full = pause(pid, from_ms + 10, from_ms + 50);
+        let full = counting(pause(pid, from_ms + 10, from_ms + 50));
         let oldest_objects = Some(300_000);
         records.push(Record::Pause(Pause { generation: 2, oldest_objects, ..full }));
         records.push(exit(pid, from_ms + 60));
@@ -114,9 +121,24 @@ fn short_workers(count: u32) -> Report {
 
 #[test]
 fn many_short_workers_are_not_too_short() {
-    assert_eq!(short_workers(1).verdict.level, Level::TooShort);
-    let many = short_workers(10);
-    assert_eq!(many.verdict.level, Level::Heavy);
-    let first = many.advice.first().map(|advice| advice.id);
-    assert_eq!(first, Some(AdviceId::FreezeBeforeFork));
+    assert_eq!(short_workers(1, Some(700), 0).verdict.level, Level::TooShort);
+    assert_eq!(short_workers(10, Some(700), 0).verdict.level, Level::Heavy);
+}
+
+/// A parent that freezes its heap saves nothing if the worker traverses what it made itself.
+#[test]
+fn only_an_inherited_heap_is_frozen_before_the_fork() {
+    let advises = |allocated, parents| {
+        let advice = short_workers(10, allocated, parents).advice.into_iter();
+        advice.map(|advice| advice.id).any(|id| id == AdviceId::FreezeBeforeFork)
+    };
+    assert!(advises(Some(700), 0));
+    // The worker made 5 * 60,000 objects, or an unknown number.
+    assert!(!advises(Some(60_000), 10_000));
+    assert!(!advises(None, 10_000));
+    // Many of those that it made may be gone.
+    assert!(advises(Some(60_000), 250_000));
+    assert!(advises(None, 250_000));
+    // Its first full collection traverses less than the parent had: that is frozen.
+    assert!(!advises(None, 400_000));
 }

@@ -128,8 +128,11 @@ fn code_that_collections_run_is_seen_by_samples() {
                 let called = &report["cpu"][0]["called"];
                 assert_eq!(called["line"]["function"], code, "{interpreter}: {called}");
             }
-            assert_eq!(report["advice"][0]["id"], "break-cycles", "{interpreter} {mode}");
-            actions.push(report["advice"][0]["action"].as_str().unwrap().to_owned());
+            // A few milliseconds at exit may count for more on a busy machine.
+            let advice = report["advice"].as_array().unwrap();
+            let cycles = advice.iter().find(|advice| advice["id"] == "break-cycles");
+            let cycles = cycles.unwrap_or_else(|| panic!("{interpreter} {mode}: {advice:?}"));
+            actions.push(cycles["action"].as_str().unwrap().to_owned());
         }
         assert_eq!(actions[0], actions[1], "{interpreter} {program}");
     }

@@ -1,6 +1,6 @@
 //! Whether the collections of a forked process traverse objects of its parent.
 //!
-//! Nothing in an interpreter tells these from the process's own. Its first full collection does: it traverses what
+//! An interpreter does not know which objects it inherited. Its first full collection shows it: that one traverses what
 //! is alive, and the process has allocated no more than its collections counted. Frozen objects are not traversed.
 
 use crate::growth::traversed;

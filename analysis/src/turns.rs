@@ -45,7 +45,7 @@ const LEAST_SHARE: f64 = 0.5;
 const LOOKS_A_WAIT: u64 = 20;
 /// Loops of a process in the report, beside its pool.
 const LOOPS: usize = 3;
-/// Turns listed, and those that causes are sought in.
+/// Turns in the report, and turns that are searched for causes.
 const LISTED: usize = 10;
 const EXAMINED: usize = 100;
 /// A turn, or its cause, of this part of the length of another one is as long.

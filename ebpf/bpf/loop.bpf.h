@@ -190,7 +190,7 @@ static __always_inline bool is_for_input(const struct sampled_thread *thread)
 	return thread->tstate && (thread->reason == WAIT_POLL || thread->reason == WAIT_PIPE);
 }
 
-/* What tells places of a system call apart. Who polls may use a new array for the same descriptors each time. */
+/* The argument that identifies a place. A thread may poll the same descriptors with a new array each time. */
 static __always_inline u64 place_argument(s64 system_call, u64 first_argument)
 {
 	s32 descriptor;

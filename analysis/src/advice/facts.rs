@@ -265,7 +265,8 @@ impl<'a> Facts<'a> {
         self.process.largest_heap >= Some(LARGE_HEAP)
     }
 
-    /// Whether most of what its full collections traverse is its parent's; `None` if it is not forked, or without any.
+    /// Whether its full collections traverse mostly objects of its parent. `None`: it was not forked, or had no full
+    /// collection.
     /// One that froze its heap traverses that no longer.
     pub(super) fn traverses_inherited(&self) -> Option<bool> {
         let process = self.process;

@@ -1,5 +1,5 @@
 //! Advice on what holds up a loop besides the collector: the line that most of its longest turns were spent on, with
-//! those that hold it as long.
+//! causes that hold it for as long.
 
 use super::AS_LONG_RATIO;
 use super::figures::{LoopReport, TurnCause};
@@ -8,7 +8,7 @@ use crate::report::{Advice, AdviceEffect, AdviceId, Report};
 use crate::units::{duration, percent};
 use crate::words::AdviceText;
 
-/// Lines named of those that hold it as long as the first.
+/// Further causes that are named, if they hold the loop for as long as the first.
 const NAMED: usize = 2;
 
 /// The advice on the busiest loop of a program without training steps.
@@ -20,7 +20,7 @@ pub(crate) fn advice(report: &Report) -> Option<Advice> {
     let mut causes = of.causes();
     causes.retain(|one| one.held.cause.is_movable() && one.held.line.is_some());
     let most = causes.first()?.share;
-    // Of equal ones that of the longest turn, which the report shows.
+    // The report shows the longest turn: its cause comes first among equals.
     let equal = causes.iter().take_while(|one| one.share >= AS_LONG_RATIO * most).enumerate();
     let (index, first) =
         equal.map(|(index, one)| (index, *one)).max_by_key(|of| of.1.longest_ns)?;

@@ -36,7 +36,7 @@ pub struct LoopReport {
     pub observed_ns: u64,
     /// Number of turns.
     pub turns: u64,
-    /// `turns` per second of `observed_ns`; those of several threads per second since the first of them.
+    /// `turns` per second of `observed_ns`. Turns of several threads: per second since the first turn.
     pub turns_per_s: Option<f64>,
     /// Whether a look for input that does not wait ends a turn, as in `asyncio` while callbacks are ready. Otherwise
     /// each turn is a busy period.

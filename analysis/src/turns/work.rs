@@ -2,8 +2,8 @@
 //! thread for each request or connection.
 //!
 //! Owns which places of a process are one pool. A turn goes from the return of a wait for work to the next wait: while
-//! there is more work at once, nobody waits, and several pieces are one turn. The turn of a thread that is started for
-//! one piece of work is its life.
+//! there is more work at once, nobody waits, and several pieces are one turn. A thread that is started for one
+//! piece of work has one turn, its life.
 
 use super::figures::{LoopReport, TurnFigures};
 use super::{

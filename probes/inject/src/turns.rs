@@ -206,7 +206,7 @@ unsafe fn first_of(files: *const pollfd) -> c_int {
 }
 
 /// Functions that interpose the C library's of the same name and type: with their timeout, whether there is a descriptor
-/// to wait for, and what tells their places apart.
+/// to wait for, and the argument that identifies their place.
 macro_rules! waits {
     ($(
         $call:ident $name:ident($first:ident: $first_type:ty, $($argument:ident: $type:ty),*)

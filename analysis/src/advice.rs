@@ -48,11 +48,15 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     let list = choose(report).into_iter();
     let mut list: Vec<Advice> =
         list.map(|advised| words::advice::advice(advised.id, advised.effect, report)).collect();
-    let waits = if report.runs > 1 || report.verdict.level == Level::TooShort {
-        Vec::new()
-    } else {
-        waits::advice(report).into_iter().chain(turns::advice::advice(report)).collect()
+    let mut waits = match report.verdict.level {
+        _ if report.runs > 1 => Vec::new(),
+        Level::TooShort => Vec::new(),
+        _ => waits::advice(report),
     };
+    if report.runs <= 1 {
+        let names_gil = waits.iter().any(|advice| advice.id == AdviceId::FreeGil);
+        waits.extend(turns::advice::advice(report, names_gil));
+    }
     list.extend(waits);
     let (idle, host) = match report.runs {
         0 | 1 => idle::advice(report, &list),
@@ -66,7 +70,7 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     list.sort_by_key(|advice| Reverse(advice.likely_ns()));
     put_memory_first(report, &mut list);
     let service = report.service_loop();
-    if matches!(service, Some(service) if !service.is_held_up_by_collections()) {
+    if matches!(service, Some(service) if !service.is_late_by_collections()) {
         list.sort_by_key(|advice| advice.id != AdviceId::FreeLoop);
     }
     let saving = list.iter().rposition(|advice| advice.likely_ns() > 0).map_or(0, |last| last + 1);

@@ -23,7 +23,7 @@ use crate::time::{add_to, beyond};
 use crate::{time, verdict};
 use gctrace_event::{CollectorKind, GcReason, Process, ProcessOrigin};
 use gctrace_stats::{ratio, scaled};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// From this part of the pauses' time on that has CPU times, these stand for the rest.
 const KNOWN_PART: u64 = 10;
@@ -52,7 +52,8 @@ pub(crate) struct JudgedRun<'a> {
 
 impl<'a> JudgedRun<'a> {
     /// The worst process. If any process has training steps: of the processes with at least half as many steps as the
-    /// most (ranks wait for the slowest). Otherwise of the ranks, as their launcher waits for them; otherwise of all.
+    /// most (ranks wait for the slowest). Otherwise of the ranks, as their launcher waits for them; otherwise of those
+    /// whose collections requests may wait for, if the loop of a service is held up; otherwise of all.
     /// `None` if no process collected or its observed time is unknown, and for free-threaded builds: there a
     /// collection stops the program for only a part of its time. `loops`: of the processes.
     pub(crate) fn of(
@@ -105,7 +106,11 @@ impl<'a> JudgedRun<'a> {
             report.workers = run.workers;
         }
         let count = runs.len() as u64;
-        let weight = |report: &PhasesReport| verdict::weight(report);
+        let noticed =
+            if enough == 0 && !ranks { noticed(analysis, loops, &runs) } else { BTreeSet::new() };
+        let weight = |report: &PhasesReport| {
+            (noticed.contains(&(report.trace, report.pid)), verdict::weight(report))
+        };
         let worst = runs.into_iter().max_by(|(a, _), (b, _)| weight(a).cmp(&weight(b)));
         let (_, worst) = worst?;
         // A process that an interpreter starts by exec has another command line, or its parent is unknown.
@@ -295,6 +300,28 @@ impl<'a> JudgedRun<'a> {
         report.judged = verdict::judged_phase(&report);
         report
     }
+}
+
+/// Processes by trace and id: of each loop that is held up the own one, or the one for whose collections it waited
+/// longer than for its own.
+fn noticed(
+    analysis: &Analysis,
+    loops: &[LoopReport],
+    runs: &[(PhasesReport, JudgedRun<'_>)],
+) -> BTreeSet<(usize, u32)> {
+    let waits = analysis.waits_for_processes();
+    let held_up = loops.iter().filter(|of| of.is_held_up());
+    let noticed = held_up.map(|of| {
+        let id = (of.trace, of.pid);
+        let own = runs.iter().find(|(report, _)| (report.trace, report.pid) == id);
+        let own_ns = own.map_or(0, |(report, _)| report.training.collected_ns());
+        let longest = waits.iter().find(|wait| (wait.trace, wait.pid) == id);
+        match longest {
+            Some(wait) if wait.in_collections_ns > own_ns => (wait.trace, wait.for_pid),
+            _ => id,
+        }
+    });
+    noticed.collect()
 }
 
 /// When the loop of a service first waited for a request, on the clock of its trace.

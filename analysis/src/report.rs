@@ -179,6 +179,19 @@ impl Report {
         service_loop(&self.loops, self.phases.as_ref())
     }
 
+    /// The loops whose turns its users notice: the service's, others that wait for several inputs, and threads of the
+    /// service's process that share its work. Beside a service, who asks and waits for the answer is none.
+    pub fn service_loops(&self) -> impl Iterator<Item = &LoopReport> {
+        let first = self.service_loop();
+        let is_noticed = move |of: &&LoopReport| {
+            let is_same = first.is_some_and(|first| (first.trace, first.pid) == (of.trace, of.pid));
+            of.waits_for_many() || is_same && of.is_of_several()
+        };
+        let loops =
+            self.loops.get(1..).unwrap_or_default().iter().filter(|of| !of.is_in_background());
+        first.into_iter().chain(loops.filter(move |of| first.is_some() && is_noticed(of)))
+    }
+
     /// The process that the verdict is about; for free-threaded builds, the one stopped longest; `None` if none
     /// collected.
     pub fn judged_process(&self) -> Option<&ProcessReport> {

@@ -44,7 +44,9 @@ pub(crate) fn verdict(
         _ if is_unreported => Level::Unknown,
         Some(cost) => level_by_cost(cost),
         None => match level(totals, phases) {
-            Level::Negligible if holds_up(totals, phases, service) => Level::RareLongPauses,
+            Level::Negligible | Level::TooShort if holds_up(totals, phases, service) => {
+                Level::RareLongPauses
+            }
             level => level,
         },
     };

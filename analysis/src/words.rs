@@ -4,7 +4,7 @@
 //! sections.
 
 pub mod advice;
-mod broken_cycles;
+pub(crate) mod broken_cycles;
 mod callback;
 mod called;
 pub mod memory;

@@ -333,11 +333,11 @@ fn check(report: &Report, limit: ReportLimit) -> JudgedLimit {
             judged("longest", longest.map(found), is_exceeded, &most)
         }
         ReportLimit::ArrivalP99(limit) => {
-            let p99 = report.service_loop().and_then(|of| of.figures.lag_p99_ns);
+            let p99 = report.service_loops().filter_map(|of| of.figures.lag_p99_ns).max();
             judged_turn(("p99", "requests wait for the loop up to (99 %)"), p99, limit)
         }
         ReportLimit::LongestTurn(limit) => {
-            let longest = report.service_loop().map(|of| of.figures.longest_ns);
+            let longest = report.service_loops().map(|of| of.figures.longest_ns).max();
             judged_turn(("longest_turn", "the longest turn took"), longest, limit)
         }
     }

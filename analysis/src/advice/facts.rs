@@ -2,9 +2,11 @@
 
 use crate::report::{
     AdviceId, ByCause, CalledReport, CalledSamples, CleanupCall, CleanupSite, CleanupVerdict,
-    CpuReport, JudgedPhase, PhaseReport, ProcessReport, Report, SettingsReport, TrainingMark,
+    CpuReport, JudgedPhase, LoopReport, PhaseReport, ProcessReport, Report, SettingsReport,
+    TrainingMark,
 };
 use crate::time::{beyond, sum, times};
+use crate::words;
 use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
 use gctrace_settings::NEXT_TO_NOTHING_PER_S;
 use gctrace_stats::ratio;
@@ -179,7 +181,10 @@ impl<'a> Facts<'a> {
 
     /// Whether it is a service: one that ends here runs for days elsewhere.
     pub(super) fn serves(&self) -> bool {
-        matches!(&self.report.phases, Some(phases) if phases.training_by == TrainingMark::Loop)
+        let id = (self.process.trace, self.process.pid);
+        let has_loop = |of: &LoopReport| (of.trace, of.pid) == id && of.waits_for_many();
+        self.report.service_loops().any(has_loop)
+            || matches!(&self.report.phases, Some(phases) if phases.training_by == TrainingMark::Loop)
     }
 
     /// The time of functions in `gc.callbacks`, in ns; 0 if there are none or it is unknown.
@@ -221,6 +226,12 @@ impl<'a> Facts<'a> {
             true => AdviceId::BreakCycles,
             false => AdviceId::FindCycles,
         }
+    }
+
+    /// Whether the cycles that would be named are made by the standard library: no line of the program breaks them.
+    pub(super) fn has_cycles_of_python(&self) -> bool {
+        let Some(garbage) = &self.process.garbage else { return false };
+        self.uncounted().is_none() && words::broken_cycles::is_of_python(garbage)
     }
 
     /// The line with the most time of explicit collections.

@@ -102,9 +102,7 @@ fn of_automatic(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
             let mut list =
                 vec![of(AdviceId::RaiseThreshold, Some(RARE), Some("threshold=50000,10,10"))];
             if facts.has_large_heap() {
-                let full_ns = facts.causes.automatic_full.time_ns;
-                let settings = facts.steps().map(|_| "freeze@step:2".to_owned());
-                list.push(candidate(AdviceId::Freeze, full_ns, None, settings));
+                list.push(freeze(facts));
             }
             list
         }
@@ -127,13 +125,20 @@ fn of_garbage(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
         Some(GarbageReport { verdict: Some(main), .. }) => (bound_ns as f64 * main.ratio) as u64,
         _ => bound_ns,
     };
-    let id = facts.about_cycles();
-    let gain = if id == AdviceId::BreakCycles { Some(BROKEN) } else { None };
-    let mut list = vec![candidate(id, part_ns, gain, None)];
+    let mut list = Vec::new();
+    if !facts.has_cycles_of_python() {
+        let id = facts.about_cycles();
+        let gain = if id == AdviceId::BreakCycles { Some(BROKEN) } else { None };
+        list.push(candidate(id, part_ns, gain, None));
+    }
+    let keeps_most = matches!(facts.garbage_ratio(), Some(ratio) if ratio < MOSTLY_GARBAGE);
+    if keeps_most && facts.has_large_heap() {
+        list.push(freeze(facts));
+    }
     // Waiting garbage would be ten times as much.
     let is_small =
         facts.held_by_garbage().is_none() && finalizer.is_none() && !facts.may_free_buffers();
-    if is_small && matches!(facts.garbage_ratio(), Some(ratio) if ratio < MOSTLY_GARBAGE) {
+    if is_small && keeps_most {
         let settings = Some("threshold=7000,10,10".to_owned());
         list.push(candidate(AdviceId::RaiseThreshold, bound_ns, Some(LESS_OFTEN), settings));
     }
@@ -142,6 +147,13 @@ fn of_garbage(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
         list.push(candidate(AdviceId::Planned, bound_ns, None, settings));
     }
     list
+}
+
+/// Full collections traverse what was loaded no more.
+fn freeze(facts: &Facts<'_>) -> Candidate {
+    let full_ns = facts.causes.automatic_full.time_ns;
+    let settings = facts.steps().map(|_| "freeze@step:2".to_owned());
+    candidate(AdviceId::Freeze, full_ns, None, settings)
 }
 
 fn candidate(

@@ -112,7 +112,7 @@ pub enum AdviceId {
     FreeGil,
     /// Hold a lock for less time.
     FreeLock,
-    /// Move what holds up an event loop elsewhere.
+    /// Move what holds up a loop elsewhere, or shorten the longest pieces of work of a pool.
     FreeLoop,
     /// Change the cause of an idle GPU's wait.
     KeepGpuBusy,

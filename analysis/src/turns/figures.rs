@@ -147,13 +147,14 @@ pub enum TurnCause {
 }
 
 impl LoopReport {
-    /// The loop of a service comes first: one that waits for several inputs at once, then the one of the process that the
-    /// verdict is about (`judged`: its trace and id), then the one with most time in turns. Who asks and waits for the answer has turns too.
+    /// The loop of a service comes first: one that waits for several inputs at once, then one that is held up, then the one
+    /// of the process that the verdict is about (`judged`: its trace and id), then the one with most time in turns. Who
+    /// asks and waits for the answer has turns too.
     pub(crate) fn rank(&self, judged: Option<(usize, u32)>) -> impl Ord + use<> {
         let is_judged = judged == Some((self.trace, self.pid));
         let busy_ns = self.busy_ratio.map_or(0.0, |ratio| ratio * self.observed_ns as f64);
         let is_last = (self.is_in_background(), !self.waits_for_many());
-        (is_last, !is_judged, Reverse(busy_ns as u64), self.trace, self.pid)
+        (is_last, !self.is_held_up(), !is_judged, Reverse(busy_ns as u64), self.trace, self.pid)
     }
 
     /// Whether its threads get work from other threads: a pool, the consumer of a queue, a thread for each request.

@@ -5,7 +5,7 @@ use crate::figure::Location;
 use crate::paths::{common_directory, place};
 use crate::report::Report;
 use crate::time::{add_to, beyond, sum};
-use crate::units::duration;
+use crate::units::{duration, percent};
 use gctrace_stats::ratio;
 use std::collections::BTreeMap;
 
@@ -15,6 +15,8 @@ pub(crate) const LONG_NS: u64 = 10_000_000;
 const VERY_LONG_NS: u64 = 100_000_000;
 /// Turns that take so many times the median are late; below, the loop's work is as long as that.
 const LATE_TIMES: u64 = 5;
+/// A loop that is busy for this part of the time has no time for more: what arrives queues up.
+const OVERLOADED: f64 = 0.9;
 /// A cause of this part of the longest turns is named, or causes that together take it.
 pub(super) const WORTH_RATIO: f64 = 0.4;
 
@@ -38,10 +40,16 @@ pub(super) struct HeldTime<'a> {
 impl LoopReport {
     /// Whether it is late for requests: in one of a hundred moments, or rarely and for long. Who waits at one descriptor
     /// for answers has no requests.
-    pub(super) fn is_held_up(&self) -> bool {
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.waits_for_many()
+            && self.is_late()
+            && (self.is_often_late() || self.figures.longest_ns >= VERY_LONG_NS)
+    }
+
+    /// Whether its longest turn takes many times the usual one.
+    pub(super) fn is_late(&self) -> bool {
         let TurnFigures { p50_ns, longest_ns, .. } = self.figures;
-        let is_late = longest_ns / LATE_TIMES >= p50_ns.unwrap_or(0);
-        self.waits_for_many() && is_late && (self.is_often_late() || longest_ns >= VERY_LONG_NS)
+        longest_ns / LATE_TIMES >= p50_ns.unwrap_or(0)
     }
 
     fn is_often_late(&self) -> bool {
@@ -58,6 +66,14 @@ impl LoopReport {
             _ => figures.longest_ns,
         };
         of(without) <= of(self.figures) / 2
+    }
+
+    /// Whether most of its lateness is collections, whoever notices it.
+    pub(crate) fn is_late_by_collections(&self) -> bool {
+        if self.waits_for_many() {
+            return self.is_held_up_by_collections();
+        }
+        self.longest_without_collections_ns() <= self.figures.longest_ns / 2
     }
 
     /// Its longest turn without collections, in ns, at most.
@@ -100,13 +116,26 @@ impl LoopReport {
 }
 
 /// `Sleeping at serve.py:88 in compose holds up the loop for up to 812 ms: a request waits for it up to 790 ms (p99), without
-/// collections no more than 700 ms.` `None` if nothing holds it up.
+/// collections no more than 700 ms.` `None` if nothing holds it up, and it has time for more.
 pub fn sentence(report: &Report) -> Option<String> {
-    let of = report.service_loop().filter(|of| of.is_held_up())?;
+    let of = report.service_loop()?;
+    let held_up = if of.is_held_up() { held_up(of, Places::of(report)) } else { None };
+    match (held_up, overloaded(of)) {
+        (Some(held_up), Some(overloaded)) => Some(format!("{held_up} {overloaded}")),
+        (held_up, overloaded) => held_up.or(overloaded),
+    }
+}
+
+/// `The loop is busy 97.3 % of the time, so that requests queue up.`
+fn overloaded(of: &LoopReport) -> Option<String> {
+    let busy = of.busy_ratio.filter(|busy| of.waits_for_many() && *busy >= OVERLOADED)?;
+    Some(format!("The loop is busy {} of the time, so that requests queue up.", percent(busy)))
+}
+
+fn held_up(of: &LoopReport, places: Places<'_>) -> Option<String> {
     let what = if of.is_held_up_by_collections() {
         "Collections hold up the loop".to_owned()
     } else {
-        let places = Places::of(report);
         match of.causes().as_slice() {
             [] => "Something holds up the loop".to_owned(),
             [one, other, ..] if one.share < WORTH_RATIO => format!(
@@ -137,6 +166,7 @@ pub fn sentence(report: &Report) -> Option<String> {
         Some(same_ns) if same_ns >= waits_ns - waits_ns / 64 => {
             ", with collections or without".to_owned()
         }
+        Some(0) => ", without collections not at all".to_owned(),
         Some(shorter_ns) => {
             format!(", without collections no more than {}", duration(shorter_ns))
         }

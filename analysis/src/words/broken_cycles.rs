@@ -2,6 +2,7 @@
 
 use super::cycles;
 use super::cycles::{born, path, place};
+use crate::paths;
 use crate::report::{CycleShape, GarbageCycle, GarbageKind, GarbageReport, Location, MainCycles};
 use crate::units::{cut, percent};
 
@@ -144,8 +145,32 @@ pub(super) fn action(garbage: &GarbageReport) -> String {
     format!("break the cycles of {names}: {}", in_short(shape))
 }
 
-/// The most likely kind of garbage, where only its kinds were recorded, and the kind of its cycles.
+/// Whether the cycles that [`action`] names are of code of the standard library.
+pub(crate) fn is_of_python(garbage: &GarbageReport) -> bool {
+    let is_of_python = |file: &str| paths::is_library(file) && !paths::is_package(file);
+    let main = if let Some(main) = &garbage.verdict { &main.cycles } else { &[][..] };
+    let cycles: Vec<&GarbageCycle> = garbage.cycles.iter().flatten().collect();
+    if let Some(first) = main.iter().find_map(|index| cycles.get(*index)) {
+        return first.location.as_ref().is_some_and(|line| is_of_python(&line.file));
+    }
+    let Some((kind, _)) = telling(&garbage.kinds) else { return false };
+    kind.name.file.as_deref().is_some_and(is_of_python)
+}
+
+/// The name of the most likely kind of garbage, where only its kinds were recorded, and the kind of its cycles.
 fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
+    let Some((kind, shape)) = telling(kinds) else {
+        return ("its garbage".to_owned(), CycleShape::Other);
+    };
+    let born = match kind.births.as_ref() {
+        Some(births) => format!(", {}", cycles::births(births)),
+        None => String::new(),
+    };
+    (format!("{}{born}", cycles::kind_within(&kind.name, usize::MAX)), shape)
+}
+
+/// The most likely kind of garbage, where only its kinds were recorded, and the kind of its cycles.
+fn telling(kinds: &[GarbageKind]) -> Option<(&GarbageKind, CycleShape)> {
     /// Less of all garbage says nothing.
     const PART: f64 = 0.02;
     /// Types of objects, and the cycles that they are on, the most telling first.
@@ -163,22 +188,14 @@ fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
     let telling = SHAPES.iter().find_map(|(types, shape)| Some((of_shape(types)?, *shape)));
     let class = worth().find(|kind| kind.is_class()).map(|kind| (kind, CycleShape::Instances));
     // If there are a few functions beside instances of a class, the functions' cycles hold the instances.
-    let chosen = match (telling, class) {
+    match (telling, class) {
         (Some((kind, CycleShape::Closure)), Some((of, shape))) if of.ratio > kind.ratio => {
             Some((of, shape))
         }
         (Some(telling), _) => Some(telling),
         (None, Some(class)) => Some(class),
         (None, None) => kinds.first().map(|kind| (kind, CycleShape::Containers)),
-    };
-    let Some((kind, shape)) = chosen else {
-        return ("its garbage".to_owned(), CycleShape::Other);
-    };
-    let born = match kind.births.as_ref() {
-        Some(births) => format!(", {}", cycles::births(births)),
-        None => String::new(),
-    };
-    (format!("{}{born}", cycles::kind_within(&kind.name, usize::MAX)), shape)
+    }
 }
 
 /// Finalizers end in an object of a class; other code belongs to generators.
@@ -228,5 +245,37 @@ fn in_short(shape: CycleShape) -> &'static str {
         CycleShape::Frame => "del the frame, close the generator",
         CycleShape::Containers => "clear it after its last use",
         CycleShape::Other => "clear one of the references after its last use",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_event::KindName;
+
+    /// The most telling kind has a file; a class of the program is telling where no method is.
+    #[test]
+    fn cycles_of_the_standard_library_are_known() {
+        let of = |type_name: &str, file: Option<&str>| {
+            let name = KindName {
+                type_name: type_name.to_owned(),
+                file: file.map(str::to_owned),
+                ..KindName::default()
+            };
+            let kind = GarbageKind {
+                name,
+                objects: 100,
+                bytes: None,
+                ratio: 0.5,
+                per_step: None,
+                births: None,
+                estimate: None,
+            };
+            is_of_python(&GarbageReport { kinds: vec![kind], ..GarbageReport::default() })
+        };
+        assert!(of("method", Some("/usr/lib/python3.12/asyncio/selector_events.py")));
+        assert!(!of("method", Some("/usr/lib/python3.12/site-packages/app/serve.py")));
+        assert!(!of("method", Some("/app/serve.py")));
+        assert!(!of("app.Node", None));
     }
 }

@@ -1,10 +1,10 @@
 //! Loops and pools of a process, from the records of their turns.
 
 use gctrace_analysis::report::{AdviceId, TurnPart};
-use gctrace_analysis::words::samples::no_loop_in_short;
+use gctrace_analysis::words::{self, samples::no_loop_in_short};
 use gctrace_event::{
-    Frame, LoopPlace, OffCpu, OffCpuReason, ProcessExit, Record, THREAD_CALL, Turn, Turns,
-    WORK_CALL,
+    CpuSamples, Frame, LoopPlace, OffCpu, OffCpuReason, ProcessExit, Record, THREAD_CALL, Turn,
+    Turns, WORK_CALL,
 };
 use test_kit::reports::{MS, START, end, pause, process, report};
 
@@ -255,6 +255,115 @@ fn off_cpu(at_ms: u64, for_ms: u64, reason: OffCpuReason, stack: u32) -> Record 
         in_pause: false,
         stack: Some(stack),
     })
+}
+
+/// A loop, or a pool, whose longest turn is of 80 ms with this cause at a line; of a thread that executes another line.
+fn advised_on(call: &str, cause: OffCpuReason, file: &str) -> Option<String> {
+    let place = LoopPlace { call: call.to_owned(), argument: HANDLER };
+    let Record::Turns(counted) = turns(PID, call, HANDLER) else { unreachable!() };
+    let lengths = vec![(100, 29), (1200, 1)];
+    let counted = Turns { turns: 30, place: place.clone(), lengths, ..counted };
+    let turn = Turn {
+        pid: PID,
+        tid: PID,
+        start_ns: START + 100 * MS,
+        end_ns: START + 190 * MS,
+        place,
+        waits: vec![(cause, 80 * MS)],
+        ..Turn::default()
+    };
+    let samples = CpuSamples {
+        pid: PID,
+        tid: 9,
+        at_ns: START + 100 * MS,
+        until_ns: START + 180 * MS,
+        count: 8,
+        file: None,
+        in_pause: false,
+        stack: Some(11),
+    };
+    let records = vec![
+        process(PID, 0, "generational"),
+        frame(LOOP, None, "/app/serve.py", "main"),
+        frame(HANDLER, Some(LOOP), "/usr/lib/python3.12/queue.py", "Queue.get"),
+        frame(WAIT, None, file, "wait"),
+        frame(11, None, "/app/serve.py", "sort"),
+        Record::Turns(counted),
+        Record::Turn(turn),
+        off_cpu(105, 80, cause, WAIT),
+        Record::CpuSamples(samples),
+        Record::Pause(pause(PID, 1, 2)),
+    ];
+    let advice = report(records, Some(end(1000))).advice.into_iter();
+    let mut advice = advice.filter(|one| one.id == AdviceId::FreeLoop);
+    advice.next().map(|one| one.action)
+}
+
+#[test]
+fn each_cause_of_a_long_turn_has_its_change() {
+    const APP: &str = "/app/serve.py";
+    let part = "88.9 % of its longest turns (up to 90.0 ms), apart from collections,";
+    let on_loop = |cause, file| advised_on("epoll_wait", cause, file);
+    let sleeps =
+        format!("do not wait in the loop at serve.py:4 in wait: {part} goes into sleeping there");
+    assert_eq!(on_loop(OffCpuReason::Sleep, APP), Some(sleeps));
+    let gil = "is waiting for the GIL while another thread executes that line";
+    let gil = format!("run serve.py:11 in sort in another process: {part} {gil}");
+    assert_eq!(on_loop(OffCpuReason::Gil, APP), Some(gil));
+    let no_cpu = format!("give it more CPUs, or run less beside it: {part} is waiting for a CPU");
+    assert_eq!(on_loop(OffCpuReason::Cpu, APP), Some(no_cpu));
+    // Nobody changes the standard library; an installed package may be the program.
+    assert_eq!(on_loop(OffCpuReason::Sleep, "/usr/lib/python3.12/asyncio/events.py"), None);
+    let package = "/usr/lib/python3.12/site-packages/engine/core.py";
+    assert!(on_loop(OffCpuReason::Sleep, package).is_some());
+    // Work that threads take from a queue may wait; who knows for how long is told where.
+    let part = "88.9 % of the threads' longest turns (up to 90.0 ms), apart from collections,";
+    let in_pool = format!("wait less at serve.py:4 in wait: {part} goes into sleeping there");
+    assert_eq!(advised_on(WORK_CALL, OffCpuReason::Sleep, APP), Some(in_pool));
+    assert_eq!(advised_on(WORK_CALL, OffCpuReason::Cpu, APP), None);
+}
+
+/// The collections of the process whose loop is held up are judged, though another process spends more time in them;
+/// unless the loop waits for that one.
+#[test]
+fn the_process_that_requests_wait_for_is_judged() {
+    for (waits_for_it, judged) in [(false, PID), (true, 70)] {
+        let mut records = waiting_loop(300);
+        records.extend(sleeping(100, &[(21, 300)]));
+        records.push(process(70, 0, "generational"));
+        records.push(Record::Pause(pause(PID, 500, 515)));
+        records.extend([600, 700, 800].map(|at_ms| Record::Pause(pause(70, at_ms, at_ms + 60))));
+        if waits_for_it {
+            records.push(Record::OffCpu(OffCpu {
+                pid: PID,
+                tid: PID,
+                at_ns: START + 600 * MS,
+                reason: OffCpuReason::Pipe,
+                times: vec![(0, 60 * MS)],
+                woken_by: Some(70),
+                ..OffCpu::default()
+            }));
+        }
+        let report = report(records, Some(end(1000)));
+        assert_eq!(report.phases.as_ref().map(|phases| phases.pid), Some(judged));
+    }
+}
+
+#[test]
+fn a_loop_without_time_for_more_is_said() {
+    let sentence = |total_ms: u64| {
+        let Record::Turns(turns) = turns(PID, "epoll_wait", LOOP) else { unreachable!() };
+        let (total_ns, waited_ns) = (total_ms * MS, (1000 - total_ms) * MS);
+        let lengths = vec![(500, 30)];
+        let longest_ns = 40 * MS;
+        let turns = Turns { turns: 30, total_ns, waited_ns, lengths, longest_ns, ..turns };
+        let frame = frame(LOOP, None, "/app/serve.py", "main");
+        let records = vec![process(PID, 0, "generational"), frame, Record::Turns(turns)];
+        words::turns::sentence(&report(records, Some(end(1000))))
+    };
+    let full = "The loop is busy 95.0 % of the time, so that requests queue up.";
+    assert!(sentence(950).is_some_and(|said| said.ends_with(full)));
+    assert!(sentence(500).is_none_or(|said| !said.contains("busy")));
 }
 
 /// A loop whose longest turn takes so many milliseconds.

@@ -1,4 +1,4 @@
-//! Kernel tier: remedies for what training waits for, followed, against the time that the program measures.
+//! Kernel tier: remedies for what training or a service waits for, followed, against the time that the program measures.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -84,6 +84,43 @@ fn the_line_that_has_a_lock_is_named_and_what_it_saves() {
         let at_most = advice["saves_at_most_ns"].as_f64().unwrap();
         // Waits of less than a millisecond are not recorded, and on a busy machine the GIL is waited for as well.
         assert!((0.7..=1.01).contains(&(at_most / before)), "{at_most} of {before} ns: {advice}");
+    }
+}
+
+/// What holds up a loop is moved where it is advised: timers are late no more.
+#[test]
+fn what_holds_up_a_loop_is_moved() {
+    const TEST: &str = "what_holds_up_a_loop_is_moved";
+    if !recording::privileged(TEST) {
+        return;
+    }
+    let Some(python) = interpreters::python(TEST, "system-3.11") else {
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let script = recording::scripts().join("late_service.py");
+    let program = [python.path.to_str().unwrap(), script.to_str().unwrap(), "truth.json"];
+    for (kind, change, function) in [
+        ("computes", "move ", " in computes out of the loop, into a process"),
+        ("sleeps", "do not wait in the loop at ", " in sleeps"),
+        ("gil", "run ", " in sorts in another process"),
+    ] {
+        let options = [&["--mode", "ebpf", "--"][..], &program, &[kind]].concat();
+        let output = recording::gctrace(&options, place.path());
+        assert!(output.status.success(), "{output:?}");
+        let before = truth(place.path(), "late");
+        let report = ["analyze", "--format", "json", "trace.json"];
+        let output = recording::gctrace(&report, place.path());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let advice = report["advice"].as_array().unwrap().iter();
+        let mut actions = advice.map(|advice| advice["action"].as_str().unwrap().to_lowercase());
+        let is_it = |action: String| action.starts_with(change) && action.contains(function);
+        assert!(actions.any(is_it), "{kind}: {}", report["advice"]);
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).args([kind, "moved"]).current_dir(place.path());
+        assert!(command.output_in_time().unwrap().status.success());
+        let after = truth(place.path(), "late");
+        assert!(after < 0.5 * before, "{kind}: late by {before} ns, then by {after} ns");
     }
 }
 

@@ -129,10 +129,10 @@ fn a_compressed_trace_that_is_cut_is_readable_up_to_the_flush_before() {
         let compression = TraceCompression::by_name(&path);
         let mut trace =
             TraceFile::create(File::create(&path).unwrap(), &path, compression, &header()).unwrap();
-        // Bytes of the file, and pauses in them, after each flush; intervals of 1 to 99 pauses.
+        // Bytes of the file, and pauses in them, after each flush; intervals of 1 to 49 pauses.
         let mut flushes = vec![(trace.bytes(), 0)];
         let mut count = 0;
-        for interval in 1..100 {
+        for interval in 1..50 {
             (0..interval)
                 .for_each(|n| trace.write(&pause_in((count + n) * 7919 % 100_003, 1)).unwrap());
             count += interval;

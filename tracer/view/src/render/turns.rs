@@ -38,9 +38,7 @@ pub(crate) fn in_short(report: &Report) -> Vec<Block> {
     let others = others.map(|wait| waits(wait, report));
     // Who is waited for comes first among the loops.
     let many = if others.is_some() { 1 } else { LOOPS_IN_SHORT };
-    let shown = report.loops.iter().enumerate();
-    let shown = shown.filter(|(index, of)| *index == 0 || is_news(of, report));
-    let shown = shown.filter(|(_, of)| !of.is_in_background()).take(many);
+    let shown = report.service_loops().enumerate().take(many);
     // The verdict has how long requests wait for the first one.
     let is_in_verdict = words::turns::sentence(report).is_some();
     let sentences = shown.flat_map(|(index, of)| {
@@ -54,13 +52,6 @@ pub(crate) fn in_short(report: &Report) -> Vec<Block> {
     let no_loop = words::samples::no_loop_in_short(report);
     let sentences = sentences.flatten().chain(others).chain(no_loop);
     sentences.map(|sentence| hanging(sentence, "", INDENT)).collect()
-}
-
-/// Beside a service, who asks and waits for the answer is no news; its own pool is.
-fn is_news(of: &LoopReport, report: &Report) -> bool {
-    let first = report.loops.first();
-    let is_same = first.is_some_and(|first| (first.trace, first.pid) == (of.trace, of.pid));
-    of.waits_for_many() || is_same && of.is_of_several()
 }
 
 /// Whether a process waited so long for another one's collections that its users may notice.

@@ -324,12 +324,11 @@ fn noticed(
     noticed.collect()
 }
 
-/// When the loop of a service first waited for a request, on the clock of its trace.
+/// When the loop of a service, or of a process that reads messages, first waited, on the clock of its trace.
 fn serves_ns(analysis: &Analysis, process: &ProcessReport, loops: &[LoopReport]) -> Option<u64> {
-    let is_its = |of: &&LoopReport| {
-        (of.trace, of.pid) == (process.trace, process.pid) && of.waits_for_many()
-    };
-    let of = loops.iter().find(is_its)?;
+    let id = (process.trace, process.pid);
+    let own = || loops.iter().filter(|of| (of.trace, of.pid) == id && !of.takes_work());
+    let of = own().find(|of| of.waits_for_many()).or_else(|| own().find(|of| of.main_thread))?;
     let trace = analysis.traces.get(process.trace)?;
     Some(time::after(trace.started_ns(), of.since_start_ns))
 }

@@ -3,7 +3,6 @@
 use crate::report::{
     AdviceId, ByCause, CalledReport, CalledSamples, CleanupCall, CleanupSite, CleanupVerdict,
     CpuReport, JudgedPhase, LoopReport, PhaseReport, ProcessReport, Report, SettingsReport,
-    TrainingMark,
 };
 use crate::time::{beyond, sum, times};
 use crate::words;
@@ -184,7 +183,6 @@ impl<'a> Facts<'a> {
         let id = (self.process.trace, self.process.pid);
         let has_loop = |of: &LoopReport| (of.trace, of.pid) == id && of.waits_for_many();
         self.report.service_loops().any(has_loop)
-            || matches!(&self.report.phases, Some(phases) if phases.training_by == TrainingMark::Loop)
     }
 
     /// The time of functions in `gc.callbacks`, in ns; 0 if there are none or it is unknown.

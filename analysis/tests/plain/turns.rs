@@ -1,6 +1,6 @@
 //! Loops and pools of a process, from the records of their turns.
 
-use gctrace_analysis::report::{AdviceId, TurnPart};
+use gctrace_analysis::report::{AdviceId, TrainingMark, TurnPart};
 use gctrace_analysis::words::{self, samples::no_loop_in_short};
 use gctrace_event::{
     CpuSamples, Frame, LoopPlace, OffCpu, OffCpuReason, ProcessExit, Record, THREAD_CALL, Turn,
@@ -347,6 +347,23 @@ fn the_process_that_requests_wait_for_is_judged() {
         let report = report(records, Some(end(1000)));
         assert_eq!(report.phases.as_ref().map(|phases| phases.pid), Some(judged));
     }
+}
+
+/// What an engine loads before it reads its first message is start-up, as what a service loads.
+#[test]
+fn start_up_ends_with_the_first_message() {
+    let Record::Turns(reads) = turns(PID, "read", LOOP) else { unreachable!() };
+    let reads = Turns { turns: 30, lengths: vec![(100, 30)], waited_ns: 200 * MS, ..reads };
+    let records = vec![
+        process(PID, 0, "generational"),
+        frame(LOOP, None, "/app/engine.py", "core"),
+        Record::Pause(pause(PID, 100, 400)),
+        Record::Pause(pause(PID, 700, 710)),
+        Record::Turns(reads),
+    ];
+    let phases = report(records, Some(end(1000))).phases.unwrap();
+    assert_eq!(phases.training_by, TrainingMark::Loop);
+    assert_eq!((phases.start_up.pauses.count, phases.training.pauses.count), (1, 1));
 }
 
 #[test]

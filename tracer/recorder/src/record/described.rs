@@ -47,6 +47,17 @@ impl DescribedProcess {
         self.named_threads.clear();
     }
 
+    /// Reads its title again; whether the program has changed it, as workers do after fork.
+    pub(crate) fn is_retitled(&mut self) -> bool {
+        match proc_status::command_line(self.process.pid) {
+            Ok(line) if !line.is_empty() && line != self.process.command => {
+                self.process.command = line;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Writes the known facts.
     pub(crate) fn write(&self, output: &mut RecordOutput) {
         output.write(&Record::Process(self.process.clone()));

@@ -7,6 +7,7 @@ mod garbage;
 mod gpu_work;
 mod gpus;
 mod leaks;
+mod loops;
 mod modes;
 mod ranks;
 mod words;

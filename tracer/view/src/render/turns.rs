@@ -38,20 +38,31 @@ pub(crate) fn in_short(report: &Report) -> Vec<Block> {
     let others = others.map(|wait| waits(wait, report));
     // Who is waited for comes first among the loops.
     let many = if others.is_some() { 1 } else { LOOPS_IN_SHORT };
-    let shown = report.service_loops().enumerate().take(many);
+    let shown = report.service_loops().take(many);
+    let judged = judged_loop(report)
+        .filter(|of| !report.service_loops().take(many).any(|shown| std::ptr::eq(shown, *of)));
+    let shown = shown.chain(judged).enumerate();
     // The verdict has how long requests wait for the first one.
     let is_in_verdict = words::turns::sentence(report).is_some();
     let sentences = shown.flat_map(|(index, of)| {
         let mut first = figures(of, report);
         if index > 0 || !is_in_verdict {
             first += &waits_for_it(of);
-            first += &if_known(of.without_collections.map(|without| without_sentence(&without)));
+            first += &without_sentence(of);
         }
         [Some(first), longest(of, Places::of(report))]
     });
     let no_loop = words::samples::no_loop_in_short(report);
     let sentences = sentences.flatten().chain(others).chain(no_loop);
     sentences.map(|sentence| hanging(sentence, "", INDENT)).collect()
+}
+
+/// The loop of the process that the verdict is about, if its longest turn is a collection.
+fn judged_loop(report: &Report) -> Option<&LoopReport> {
+    let judged = report.judged_process()?;
+    let of = report.loops.iter().find(|of| (of.trace, of.pid) == (judged.trace, judged.pid))?;
+    let most = of.longest.first()?.parts.first()?;
+    (most.cause == TurnCause::Collection).then_some(of)
 }
 
 /// Whether a process waited so long for another one's collections that its users may notice.
@@ -90,10 +101,20 @@ fn process(pid: u32, report: &Report) -> String {
     }
 }
 
-/// What the process runs, if known.
-fn program(pid: u32, report: &Report) -> Option<&str> {
+/// What the process runs, with an argument if others run it with other ones; `None` if unknown.
+fn program(pid: u32, report: &Report) -> Option<String> {
     let process = report.processes.iter().find(|process| process.pid == pid)?;
-    words::program_name(&process.command)
+    let name = words::program_name(&process.command)?;
+    let is_other = |other: &&ProcessReport| {
+        other.command != process.command && words::program_name(&other.command) == Some(name)
+    };
+    let mut arguments = process.command.iter().skip_while(|word| !word.ends_with(name)).skip(1);
+    match arguments.next() {
+        Some(role) if !role.starts_with('-') && report.processes.iter().any(|of| is_other(&of)) => {
+            Some(format!("{name} {role}"))
+        }
+        _ => Some(name.to_owned()),
+    }
 }
 
 /// The loops with their longest turns.
@@ -165,8 +186,10 @@ fn waits_for_it(of: &LoopReport) -> String {
     format!(" A request that arrives at any time waits for the end of a turn up to {waits} (p99).")
 }
 
-fn without_sentence(without: &TurnFigures) -> String {
-    let waits_ns = without.lag_p99_ns.filter(|ns| *ns > 0);
+/// Empty if no long turn contains a collection.
+fn without_sentence(of: &LoopReport) -> String {
+    let Some(without) = of.without_collections else { return String::new() };
+    let waits_ns = without.lag_p99_ns.filter(|ns| *ns > 0 && of.waits_for_many());
     let waiting = waits_ns.map(|ns| format!(", waiting {}", duration(ns)));
     format!(
         " Without collections it would be no more than: p99 {}, longest {}{}.",

@@ -224,6 +224,7 @@ impl InjectedProcessFacts {
         }
         let Some(resident_bytes) = process_memory::resident_bytes(pid) else { return };
         self.memory_written_ns = Some((first_ns, at_ns));
+        self.is_new |= self.process.is_retitled();
         let kept_bytes = stats.kept.look(pid, Some(resident_bytes), at_ns);
         trace.output.write(&Record::Pressure(Pressure {
             pid: self.process.pid,

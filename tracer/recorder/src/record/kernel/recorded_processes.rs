@@ -21,8 +21,13 @@ pub(crate) const RESCAN_DELAYS: [Duration; 4] = [
 ];
 
 /// When to read a process's title again: after its program started, then after the previous read.
-const READ_TITLE: [Duration; 3] =
-    [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(30)];
+const READ_TITLE: [Duration; 5] = [
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+];
 
 /// The table of recorded processes, by pid.
 #[derive(Default)]
@@ -137,12 +142,7 @@ impl RecordedProcesses {
                 continue;
             }
             entry.titled = (Instant::now(), count + 1);
-            let line = proc_status::command_line(*pid).ok();
-            if let Some(line) = line
-                && !line.is_empty()
-                && line != entry.described.command
-            {
-                entry.described.command = line;
+            if entry.described.is_retitled() {
                 changed.push(*pid);
             }
         }

@@ -122,7 +122,7 @@ impl Skeleton {
     }
 }
 
-impl ReplayModel {
+impl ReplayModel<'_> {
     /// The skeleton of a model of one timeline alone. `meets`: the operations that may be collectives. Scenario 0 of
     /// the skeleton is the measured run, 1 the run without any of its pauses. Scenarios from 2 on are `changes`, of
     /// the timeline 0.
@@ -156,7 +156,7 @@ struct Scenarios {
 }
 
 impl Scenarios {
-    fn of(model: &ModelParts, timeline: &Timeline, changes: &[ReplayChange]) -> Self {
+    fn of(model: &ModelParts<'_>, timeline: &Timeline, changes: &[ReplayChange]) -> Self {
         let without = ReplayChange::without_all(&ReplayJob::single(timeline));
         let mut columns: Vec<AppliedChange> = Vec::new();
         let mut places = Vec::new();

@@ -52,7 +52,7 @@ impl Chains {
     pub(super) fn new(
         network: &Network,
         scenarios: &Scenarios,
-        layout: &ReplayLayout,
+        layout: &ReplayLayout<'_>,
         starts: &[Option<usize>],
     ) -> Self {
         let columns = scenarios.columns.len();

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// The network of a rank while it is cut and reduced.
 pub(super) struct Cut<'a> {
     network: &'a Network,
-    layout: &'a ReplayLayout,
+    layout: &'a ReplayLayout<'a>,
     columns: Vec<AppliedChange>,
     places: Vec<u32>,
     graph: DelayGraph,
@@ -53,7 +53,7 @@ type GraphMark = (GraphIndex, Option<GraphIndex>);
 const SOURCES: usize = 3;
 
 impl<'a> Cut<'a> {
-    pub(super) fn new(model: &'a ModelParts, scenarios: Scenarios, meets: &[OpIndex]) -> Self {
+    pub(super) fn new(model: &'a ModelParts<'a>, scenarios: Scenarios, meets: &[OpIndex]) -> Self {
         let (network, layout) = (&model.network, &model.layouts[0]);
         let mut meets: Vec<(OpIndex, usize, usize)> = meets
             .iter()

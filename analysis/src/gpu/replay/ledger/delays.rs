@@ -74,10 +74,11 @@ impl DelayCauses<'_> {
                 if self.kind(wait.from) == NodeKind::CallStart(call) {
                     let until_ns = self.timeline.ops[op].start_ns;
                     self.overhead(call, until_ns, &wait, &mut removals);
-                    let in_launch_ns = self.layout.loading_ns(call);
+                    // Of several operations of a call, some may start before it: clocks disagree.
+                    let in_launch_ns = self.layout.loading_ns(call).min(wait.delay_ns);
                     if in_launch_ns > 0 {
                         let (cause, label) = (IdleCause::LaunchCall, self.label_of(call));
-                        let by_ns = -in_launch_ns.min(wait.delay_ns);
+                        let by_ns = -in_launch_ns;
                         removals.add(CausedDelay { cause, label, edge: wait.edge, by_ns });
                     }
                 }

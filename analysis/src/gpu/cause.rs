@@ -137,7 +137,7 @@ const LONGEST: usize = 20;
 
 /// Cost of the pauses of a process that worked on a GPU, by a model of it alone. `None` without pauses, or without
 /// operations and calls.
-pub(crate) fn of_process(timeline: &Timeline, model: &ReplayModel) -> Option<CauseReport> {
+pub(crate) fn of_process(timeline: &Timeline, model: &ReplayModel<'_>) -> Option<CauseReport> {
     if timeline.pauses.is_empty() {
         return None;
     }
@@ -180,7 +180,7 @@ fn effort(pauses: &[PauseSpan]) -> PauseTotal {
     }
 }
 
-fn devices(timeline: &Timeline, without: &ReplaySchedule) -> Vec<DeviceCost> {
+fn devices(timeline: &Timeline, without: &ReplaySchedule<'_>) -> Vec<DeviceCost> {
     let pauses: Intervals = timeline.pauses.iter().map(PauseSpan::span).collect();
     let of_device = |work: &DeviceTimeline<'_>| {
         let (mut idle_ns, mut overlap_ns) = (0, 0);

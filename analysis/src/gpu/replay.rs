@@ -12,6 +12,7 @@
 
 mod attribute;
 mod blocking;
+mod delays;
 mod exposed;
 mod layout;
 mod ledger;
@@ -171,30 +172,30 @@ impl ReplayChange {
 
 /// A model of a job: the waits between things and how long everything took on its own.
 #[derive(Clone, Debug)]
-pub struct ReplayModel {
-    inner: Arc<ModelParts>,
+pub struct ReplayModel<'a> {
+    inner: Arc<ModelParts<'a>>,
 }
 
 #[derive(Debug)]
-struct ModelParts {
+struct ModelParts<'a> {
     network: Network,
-    layouts: Vec<ReplayLayout>,
+    layouts: Vec<ReplayLayout<'a>>,
     effects: Vec<PauseEffects>,
 }
 
-impl ReplayModel {
+impl<'a> ReplayModel<'a> {
     /// Learns a model from the measured times.
     ///
     /// # Panics
     ///
     /// If a member of a collective is not in the job, or the model would have more than 2^32 - 1
     /// times (two per call and operation, one per process and per collective) or delays between them.
-    pub fn learn(job: &ReplayJob<'_>) -> Self {
+    pub fn learn(job: &ReplayJob<'a>) -> Self {
         // A graph of dependencies from the trace, and a simulation of it, as in Daydream (Zhu et
         // al., ATC 2020): https://www.usenix.org/conference/atc20/presentation/zhu-hongyu
         let mut builder = NetworkBuilder::default();
         let base = layout::base(job);
-        let mut layouts: Vec<ReplayLayout> = (0..job.timelines.len())
+        let mut layouts: Vec<ReplayLayout<'_>> = (0..job.timelines.len())
             .map(|at| ReplayLayout::new(job, at, base, &mut builder))
             .collect();
         for collective in &job.collectives {
@@ -228,7 +229,7 @@ impl ReplayModel {
     /// # Panics
     ///
     /// If the change names a pause or a thread that is not in the job.
-    pub fn replay(&self, change: &ReplayChange) -> ReplaySchedule {
+    pub fn replay(&self, change: &ReplayChange) -> ReplaySchedule<'a> {
         let applied = pauses::apply(&self.inner.layouts, &self.inner.effects, change);
         let mut run = self.run();
         run.change(&applied.deltas(), None);
@@ -247,7 +248,7 @@ impl ReplayModel {
 
 /// Members of a collective wait for the last one, and end together; the time from the last start to
 /// each end is kept.
-fn meet(job: &ReplayJob<'_>, layouts: &[ReplayLayout], builder: &mut NetworkBuilder) {
+fn meet(job: &ReplayJob<'_>, layouts: &[ReplayLayout<'_>], builder: &mut NetworkBuilder) {
     for collective in &job.collectives {
         let members = collective.members.iter();
         let members: Vec<(NetworkNodeId, NetworkNodeId)> =

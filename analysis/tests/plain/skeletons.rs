@@ -19,7 +19,7 @@ use ranks_layouts::{Layout, Naming, simulate};
 /// A job with both replays of it.
 struct Both<'a> {
     job: &'a ReplayJob<'a>,
-    full: ReplayModel,
+    full: ReplayModel<'a>,
     skeletons: Vec<Skeleton>,
     /// Changes of the job that the skeletons have as scenarios.
     changes: &'a [ReplayChange],
@@ -67,7 +67,7 @@ impl<'a> Both<'a> {
         }
     }
 
-    fn assert_same(&self, what: &str, joined: &JoinedReplay<'_>, full: &ReplaySchedule) {
+    fn assert_same(&self, what: &str, joined: &JoinedReplay<'_>, full: &ReplaySchedule<'_>) {
         for (at, timeline) in self.job.timelines.iter().enumerate() {
             assert_eq!(joined.end_ns(at), full.end_ns(at), "{what}: end of {at}");
             let steps = timeline.steps.iter().map(|step| {
@@ -84,7 +84,7 @@ impl<'a> Both<'a> {
 }
 
 /// From the start of the first step until everything launched in the steps has finished.
-fn stepping_ns(timeline: &Timeline, at: usize, schedule: &ReplaySchedule) -> Option<u64> {
+fn stepping_ns(timeline: &Timeline, at: usize, schedule: &ReplaySchedule<'_>) -> Option<u64> {
     let (first, last) = (timeline.steps.first()?, timeline.steps.last()?);
     let start_ns = schedule.timestamp(at, first.thread, first.start_ns);
     let asked = Index::enumerate(&timeline.ops).filter(|(_, op)| {

@@ -26,7 +26,7 @@ const MOST: usize = 2_000;
 
 impl AttributionBudget {
     /// For a model: fewer pauses one by one the larger it is.
-    pub fn for_model(model: &ReplayModel) -> Self {
+    pub fn for_model(model: &ReplayModel<'_>) -> Self {
         // Each is removed twice: alone, and after all earlier ones.
         let replays = MAX_EVENTS / model.timestamps().max(1) / 2;
         Self { single: replays.clamp(FEWEST, MOST) }
@@ -87,7 +87,7 @@ pub struct PauseCost {
 /// Attributes the cost of a job's pauses.
 pub fn attribute(
     job: &ReplayJob<'_>,
-    model: &ReplayModel,
+    model: &ReplayModel<'_>,
     budget: AttributionBudget,
 ) -> PauseAttribution {
     let pauses = in_order(job);
@@ -161,7 +161,7 @@ fn groups(count: usize, single: &[usize]) -> Vec<Range<usize>> {
 
 fn shares(
     job: &ReplayJob<'_>,
-    model: &ReplayModel,
+    model: &ReplayModel<'_>,
     pauses: &[PauseId],
     single: &[usize],
     ends: &EndCandidates,
@@ -217,7 +217,7 @@ pub(super) fn split(total: u64, weights: &[u64]) -> Vec<u64> {
 /// Replays the run without single pauses.
 struct SinglePauseReplay<'a> {
     job: &'a ReplayJob<'a>,
-    model: &'a ReplayModel,
+    model: &'a ReplayModel<'a>,
     around: PauseSurroundings,
     run: NetworkRun<'a>,
     ends: &'a EndCandidates,
@@ -262,7 +262,7 @@ impl EndCandidates {
     }
 }
 
-impl ReplayModel {
+impl ReplayModel<'_> {
     /// What removing pauses changes.
     fn removed(&self, pauses: &[PauseId]) -> Vec<DelayChange> {
         let mut change = ReplayChange::default();

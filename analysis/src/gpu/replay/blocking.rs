@@ -24,7 +24,7 @@ const WAITED_NS: u64 = 20_000;
 /// Links the ends of blocking calls to the work they waited for.
 pub(super) fn learn(
     timeline: &Timeline,
-    layout: &ReplayLayout,
+    layout: &ReplayLayout<'_>,
     queues: &[StreamQueue],
     builder: &mut NetworkBuilder,
 ) {

@@ -35,7 +35,7 @@ impl PauseSurroundings {
         &self,
         at: usize,
         span: &PauseSpan,
-        layout: &ReplayLayout,
+        layout: &ReplayLayout<'_>,
         run: &NetworkRun<'_>,
     ) -> u64 {
         let of_one = &self.timelines[at];

@@ -3,40 +3,43 @@
 use super::ReplayJob;
 use super::network::{EdgeIndex, LIMIT_NS, NetworkBuilder, NetworkNodeId, TieOrder};
 use crate::gpu::calls::CallEffect;
-use crate::gpu::timeline::{Call, CallIndex, Op, OpIndex, StreamIndex, Timeline};
+use crate::gpu::timeline::{Call, CallIndex, Op, OpIndex, Timeline};
 use crate::spans::index::Index;
 use crate::time::timestamp;
 use gctrace_event::GpuOpKind;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Nodes of one timeline, and its threads' calls in order.
 #[derive(Debug)]
-pub(super) struct ReplayLayout {
+pub(super) struct ReplayLayout<'a> {
+    timeline: &'a Timeline,
     /// Add to a time of the timeline to get the network's clock.
     shift: i128,
     /// Nanoseconds from the timeline's clock to the job's.
     offset_ns: i64,
     /// The node before everything else; the calls' nodes follow, then the operations'.
     pub(super) origin: NetworkNodeId,
-    /// Measured starts and ends, on the clock of the timeline.
-    pub(super) calls: Vec<(u64, u64)>,
-    pub(super) ops: Vec<(u64, u64)>,
     /// The calls of each thread.
     pub(super) chains: Vec<CallChain>,
     /// Per thread: time between two calls after which it was quiet for unusually long.
     pub(super) quiet_ns: Vec<u64>,
-    /// Per operation: its stream.
-    streams: Vec<StreamIndex>,
-    /// Per stream: its device; `None` if unknown.
-    devices: Vec<Option<u32>>,
-    /// The functions of the host among the operations, in order.
-    functions: Vec<OpIndex>,
     /// Per operation: whether it is a member of a collective.
     pub(super) meets: Vec<bool>,
     /// Typical time of launches of each kind of operation on a free stream, in ns.
     pub(super) launch_ns: ByKind<i64>,
     /// Launch calls that themselves took long, with that time: the first use of a kernel.
     pub(super) loading: HashMap<CallIndex, i64>,
+}
+
+/// A node, by what it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeKind {
+    CallStart(CallIndex),
+    CallEnd(CallIndex),
+    OpStart(OpIndex),
+    OpEnd(OpIndex),
+    /// The origin, or where ranks meet.
+    Other,
 }
 
 /// One of each kind of operation.
@@ -46,12 +49,12 @@ pub(super) type ByKind<T> = [T; GpuOpKind::ALL.len()];
 #[derive(Debug, Default)]
 pub(super) struct CallChain {
     pub(super) calls: Vec<CallIndex>,
-    /// Per call: the edge into its start from the end of the call before on the thread. Empty if it
-    /// only polls.
-    pub(super) into_start: Vec<EdgeIndex>,
-    /// Per call: what handed over to it, if the thread waited for another one. Empty if it only
-    /// polls.
-    pub(super) hand_overs: Vec<Option<HandOver>>,
+    /// The first of the edges into the start of each call from the end of the call before on the
+    /// thread, one after the other. `None` if it only polls.
+    pub(super) first_edge: Option<EdgeIndex>,
+    /// By place of a call for which the thread waited for another one: what handed over to it. Empty
+    /// if it only polls.
+    pub(super) hand_overs: BTreeMap<usize, HandOver>,
     /// Whether it only polls events: its calls are unrelated to work and stay where they are.
     pub(super) polls: bool,
     /// Whether it runs Python, so that it needs the GIL.
@@ -66,25 +69,22 @@ pub(super) struct HandOver {
     pub(super) edge: EdgeIndex,
 }
 
-// There is one per call.
-const _: () = assert!(size_of::<Option<HandOver>>() == 8);
-
 impl CallChain {
     /// The call before a place.
     pub(super) fn before(&self, place: usize) -> Option<CallIndex> {
         Some(self.calls[place.checked_sub(1)?])
     }
 
+    /// The edge into the start of the call at a place, from the end of the call before.
+    pub(super) fn edge_before(&self, place: usize) -> Option<EdgeIndex> {
+        let first = self.first_edge.filter(|_| place < self.calls.len())?;
+        Some(EdgeIndex::new(first.at() + place))
+    }
+
     /// The hand-over to the call at a place.
     pub(super) fn hand_over(&self, place: usize) -> Option<HandOver> {
-        *self.hand_overs.get(place)?
+        self.hand_overs.get(&place).copied()
     }
-}
-
-/// The functions of the host among the operations.
-fn functions(timeline: &Timeline) -> Vec<OpIndex> {
-    let ops = Index::enumerate(&timeline.ops);
-    ops.filter(|(_, op)| op.kind == GpuOpKind::HostFunction).map(|(at, _)| at).collect()
 }
 
 /// The earliest time of anything in the job, on its common clock; 0 if there is nothing.
@@ -96,10 +96,10 @@ pub(super) fn base(job: &ReplayJob<'_>) -> i128 {
     firsts.min().unwrap_or_default()
 }
 
-impl ReplayLayout {
+impl<'a> ReplayLayout<'a> {
     /// Makes a node of every start and end.
     pub(super) fn new(
-        job: &ReplayJob<'_>,
+        job: &ReplayJob<'a>,
         at: usize,
         base: i128,
         builder: &mut NetworkBuilder,
@@ -108,29 +108,25 @@ impl ReplayLayout {
         let shift = i128::from(offset_ns) - base;
         let first_ns = timeline.origin_ns();
         let layout = Self {
+            timeline,
             shift,
             offset_ns,
             origin: builder.node(on_network(first_ns, shift), TieOrder::Origin),
-            calls: timeline.calls.iter().map(Call::span).collect(),
-            ops: timeline.ops.iter().map(Op::span).collect(),
             chains: chains(timeline),
             quiet_ns: Vec::new(),
-            streams: timeline.ops.iter().map(|op| op.stream).collect(),
-            devices: timeline.streams.iter().map(|stream| stream.device).collect(),
-            functions: functions(timeline),
             meets: vec![false; timeline.ops.len()],
             launch_ns: [0; GpuOpKind::ALL.len()],
             loading: HashMap::new(),
         };
-        for (spans, begin, end) in [
-            (&layout.calls, TieOrder::CallBegin, TieOrder::CallEnd),
-            (&layout.ops, TieOrder::OpBegin, TieOrder::OpEnd),
-        ] {
-            for (start_ns, end_ns) in spans {
-                debug_assert!(start_ns <= end_ns, "the reader reads starts and lengths");
-                builder.node(layout.on_network(*start_ns), begin);
-                builder.node(layout.on_network(*end_ns), end);
-            }
+        builder.reserve(2 * (timeline.calls.len() + timeline.ops.len()));
+        let calls = timeline.calls.iter().map(Call::span);
+        let calls = calls.map(|span| (span, TieOrder::CallBegin, TieOrder::CallEnd));
+        let ops = timeline.ops.iter().map(Op::span);
+        let ops = ops.map(|span| (span, TieOrder::OpBegin, TieOrder::OpEnd));
+        for ((start_ns, end_ns), begin, end) in calls.chain(ops) {
+            debug_assert!(start_ns <= end_ns, "the reader reads starts and lengths");
+            builder.node(layout.on_network(start_ns), begin);
+            builder.node(layout.on_network(end_ns), end);
         }
         layout
     }
@@ -152,19 +148,34 @@ impl ReplayLayout {
 
     /// The nodes of a call's start and end.
     pub(super) fn call(&self, call: CallIndex) -> (NetworkNodeId, NetworkNodeId) {
-        debug_assert!(call.at() < self.calls.len());
+        debug_assert!(call.at() < self.timeline.calls.len());
         self.nodes(call.at())
     }
 
     /// The nodes of an operation's start and end.
     pub(super) fn op(&self, op: OpIndex) -> (NetworkNodeId, NetworkNodeId) {
-        debug_assert!(op.at() < self.ops.len());
-        self.nodes(self.calls.len() + op.at())
+        debug_assert!(op.at() < self.timeline.ops.len());
+        self.nodes(self.timeline.calls.len() + op.at())
     }
 
     fn nodes(&self, place: usize) -> (NetworkNodeId, NetworkNodeId) {
         let start = self.origin.at() + 1 + 2 * place;
         (Index::new(start), Index::new(start + 1))
+    }
+
+    /// The start or the end that a node is of.
+    pub(super) fn kind(&self, node: NetworkNodeId) -> NodeKind {
+        let Some(after) = node.at().checked_sub(self.origin.at() + 1) else {
+            return NodeKind::Other;
+        };
+        let (place, is_end) = (after / 2, after % 2 == 1);
+        match place.checked_sub(self.timeline.calls.len()) {
+            None if is_end => NodeKind::CallEnd(Index::new(place)),
+            None => NodeKind::CallStart(Index::new(place)),
+            Some(op) if op >= self.timeline.ops.len() => NodeKind::Other,
+            Some(op) if is_end => NodeKind::OpEnd(Index::new(op)),
+            Some(op) => NodeKind::OpStart(Index::new(op)),
+        }
     }
 
     /// How long a launch call itself took beyond others, in ns; 0 if it returned soon.
@@ -174,32 +185,30 @@ impl ReplayLayout {
 
     /// Start and end of a call on the clock of the timeline.
     pub(super) fn call_span(&self, call: CallIndex) -> (u64, u64) {
-        self.calls[call.at()]
+        self.timeline.calls[call].span()
     }
 
     /// Start and end of an operation on the clock of the timeline.
     pub(super) fn op_span(&self, op: OpIndex) -> (u64, u64) {
-        self.ops[op.at()]
+        self.timeline.ops[op].span()
     }
 
     /// The device that an operation keeps busy; `None` if unknown, and of a function of the host.
     pub(super) fn device(&self, op: OpIndex) -> Option<u32> {
-        if self.functions.binary_search(&op).is_ok() {
-            return None;
-        }
-        self.devices[self.streams[op.at()].at()]
+        let op = &self.timeline.ops[op];
+        if op.kind == GpuOpKind::HostFunction { None } else { self.timeline.device(op) }
     }
 
     /// All operations in order.
     pub(super) fn all_ops(&self) -> impl Iterator<Item = OpIndex> + use<> {
-        (0..self.ops.len()).map(OpIndex::new)
+        OpIndex::all(&self.timeline.ops)
     }
 
     /// The operations of each stream in order.
     pub(super) fn ops_by_stream(&self) -> Vec<Vec<OpIndex>> {
-        let mut streams = vec![Vec::new(); self.devices.len()];
+        let mut streams = vec![Vec::new(); self.timeline.streams.len()];
         for op in self.all_ops() {
-            streams[self.streams[op.at()].at()].push(op);
+            streams[self.timeline.ops[op].stream.at()].push(op);
         }
         streams
     }
@@ -239,5 +248,6 @@ fn chains(timeline: &Timeline) -> Vec<CallChain> {
         chain.calls.push(index);
         chain.polls &= call.kind == CallEffect::Query;
     }
+    chains.iter_mut().for_each(|chain| chain.calls.shrink_to_fit());
     chains
 }

@@ -25,14 +25,13 @@ mod tests;
 mod walk;
 
 use super::attribute::split;
-use super::layout::ReplayLayout;
-use super::network::{DelayUndo, Network, NetworkRun};
+use super::network::NetworkRun;
 use super::{ReplayChange, ReplayJob, ReplayModel, pauses};
 use crate::figure::Basis;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::device::DeviceTimeline;
 use crate::gpu::idle::{self, IdleCause, IdleGap, IdleLedger, IdlePart, IdlePlace, IdleRow};
-use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, Timeline};
+use crate::gpu::timeline::{NameIndex, Op, OpIndex, Timeline};
 use crate::time::{beyond, difference, signed};
 use activity::HostActivity;
 use among::GapsAmong;
@@ -42,11 +41,11 @@ use device::DeviceGaps;
 use places::{CallPlaces, code_place, copied, sampled, unseen_functions};
 use removals::Removals;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use stepwise::GapsInSteps;
 pub(crate) use stepwise::StepIdle;
 use sums::{CauseSums, PlaceSum};
-use walk::{GapPart, WalkedGap};
+use walk::{MetBefore, WalkedGaps};
 
 /// Places of a row, and places replayed alone.
 const PLACES: usize = 5;
@@ -74,42 +73,7 @@ struct IdleLabel {
     annotation: Option<NameIndex>,
 }
 
-/// A node of the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NodeKind {
-    CallStart(CallIndex),
-    CallEnd(CallIndex),
-    OpStart(OpIndex),
-    OpEnd(OpIndex),
-    /// The origin, or where ranks meet.
-    Other,
-}
-
-/// The kind of each node, by its place in the network.
-struct NodeKinds(Vec<NodeKind>);
-
-impl NodeKinds {
-    fn of(timeline: &Timeline, layout: &ReplayLayout, network: &Network) -> Self {
-        let mut kinds = vec![NodeKind::Other; network.len()];
-        for call in CallIndex::all(&timeline.calls) {
-            let (start, end) = layout.call(call);
-            kinds[network.place(start)] = NodeKind::CallStart(call);
-            kinds[network.place(end)] = NodeKind::CallEnd(call);
-        }
-        for op in OpIndex::all(&timeline.ops) {
-            let (start, end) = layout.op(op);
-            kinds[network.place(start)] = NodeKind::OpStart(op);
-            kinds[network.place(end)] = NodeKind::OpEnd(op);
-        }
-        Self(kinds)
-    }
-
-    fn at(&self, place: usize) -> NodeKind {
-        self.0[place]
-    }
-}
-
-impl ReplayModel {
+impl ReplayModel<'_> {
     /// The idle ledger of each device of a timeline that this model was learned of alone.
     pub fn idle_ledgers(&self, timeline: &Timeline) -> Vec<IdleLedger> {
         let ledgers = self.rank_ledgers(timeline, &DeviceRankTimes::new()).into_iter();
@@ -150,14 +114,14 @@ impl ReplayModel {
             timeline,
             layout,
             network,
-            kinds: &NodeKinds::of(timeline, layout, network),
+            nodes: network.in_order(),
             activity: &HostActivity::of(timeline),
             pauses: &pauses::apply(&self.inner.layouts, &self.inner.effects, &without_pauses),
             lines: CallPlaces::of(timeline),
             copied: copied(timeline),
             unseen: unseen_functions(timeline),
         };
-        Some(then(&causes, &Removals::of(causes.all())))
+        Some(then(&causes, &causes.removals()))
     }
 }
 
@@ -183,41 +147,46 @@ impl LedgerBook<'_> {
     ) -> RankLedger {
         let timeline = self.causes.timeline;
         let (device, computing) = device::times(work);
-        let walked: Vec<WalkedGap> = self
-            .gaps
-            .gaps
-            .iter()
-            .map(|(place, length_ns)| self.causes.walk(self.gaps.ops[*place], *length_ns))
-            .collect();
         let spans = self.gaps.spans(timeline);
         let among = GapsAmong::of(times, &spans, &computing);
-        let steps = GapsInSteps::of(timeline, &spans);
+        drop(computing);
+        let steps = GapsInSteps::of(timeline, spans);
         let mut sums = CauseSums::of(&self.gaps.gaps, among, steps);
-        let mut rest = Vec::with_capacity(walked.len());
-        for ((at, (_, length_ns)), gap) in self.gaps.gaps.iter().enumerate().zip(&walked) {
-            let on_gpu = gap.parts.iter().filter(|part| is_final(part.cause));
+        let mut walked = WalkedGaps::new(self.gaps.gaps.len());
+        let mut rest = Vec::with_capacity(self.gaps.gaps.len());
+        for (at, (place, length_ns)) in self.gaps.gaps.iter().enumerate() {
             let mut rest_ns = *length_ns;
-            for part in on_gpu {
-                sums.add(at, part.cause, part.label, part.length_ns);
-                rest_ns = beyond(rest_ns, part.length_ns);
-            }
+            let before = self.causes.walk(self.gaps.ops[*place], *length_ns, |part| {
+                if is_final(part.cause) {
+                    sums.add(at, part.cause, part.label, part.length_ns);
+                    rest_ns = beyond(rest_ns, part.length_ns);
+                } else {
+                    walked.parts.push(part);
+                }
+            });
+            walked.end_gap(before);
             rest.push(signed(rest_ns));
         }
         let left = self.left(&run);
         let removed = self.remove_in_order(&mut run, &walked, &mut rest, &mut sums);
-        for ((at, gap), rest_ns) in walked.iter().enumerate().zip(rest) {
+        for (at, rest_ns) in rest.into_iter().enumerate() {
             let rest_ns = rest_ns.unsigned_abs();
-            let latency = gap.parts.iter().filter(|part| part.cause == IdleCause::LaunchLatency);
+            let latency = walked.parts_of(at, IdleCause::LaunchLatency);
             let latency_ns = rest_ns.min(latency.map(|part| part.length_ns).sum());
-            self.book(&mut sums, IdleCause::LaunchLatency, (at, gap), latency_ns);
-            self.book(&mut sums, IdleCause::Host, (at, gap), rest_ns - latency_ns);
+            // These are not looked for before a gap.
+            let mut met = MetBefore::new();
+            let latency = (IdleCause::LaunchLatency, &mut met);
+            self.book(&mut sums, latency, (at, &walked), latency_ns);
+            let host = (IdleCause::Host, &mut met);
+            self.book(&mut sums, host, (at, &walked), rest_ns - latency_ns);
         }
+        drop(walked);
         let longest = self.longest(work, &sums);
-        let long = sums.host_ns.values().filter(|host_ns| **host_ns >= LONG_NS);
+        let long = sums.host_ns.iter().filter(|host_ns| **host_ns >= LONG_NS);
         let long_ns: u64 = long.sum();
         let among = std::mem::take(&mut sums.among).finish();
         let steps = std::mem::take(&mut sums.steps).finish();
-        let mut rows = self.rows(sums, &left, &run, removed);
+        let mut rows = self.rows(sums, &left, run, removed);
         let blocked = rows.iter().filter(|row| row.cause == IdleCause::Blocked);
         let blocked_ns: u64 = blocked.map(|row| row.time_ns).sum();
         let sample = is_sample(timeline) && blocked_ns > device.idle_ns / 10;
@@ -262,7 +231,7 @@ impl LedgerBook<'_> {
     fn remove_in_order(
         &self,
         run: &mut NetworkRun<'_>,
-        walked: &[WalkedGap],
+        walked: &WalkedGaps,
         rest: &mut [i64],
         sums: &mut CauseSums,
     ) -> i64 {
@@ -275,7 +244,7 @@ impl LedgerBook<'_> {
             let Some(delays) = self.removals.cause(cause) else {
                 continue;
             };
-            run.change_at(delays, None);
+            run.change_at(delays);
             let (without_ns, left) = self.gaps.replayed(layout, run);
             let gaps = measured.iter().zip(&left).zip(&given).zip(rest.iter());
             let wants = gaps.map(|(((measured, left), given), rest)| {
@@ -286,35 +255,35 @@ impl LedgerBook<'_> {
             let gained = difference(least_ns, without_ns).max(0).unsigned_abs().min(wanted);
             least_ns = least_ns.min(without_ns);
             idle_ns = without_ns;
+            let mut met = MetBefore::new();
             for (at, part_ns) in split(gained, &wants).into_iter().enumerate() {
                 given[at] += signed(part_ns);
                 rest[at] -= signed(part_ns);
-                self.book(sums, cause, (at, &walked[at]), part_ns);
+                self.book(sums, (cause, &mut met), (at, walked), part_ns);
             }
         }
         idle_ns
     }
 
     /// Books time of a gap with this cause: to the places where the walk met it, else to the last one
-    /// before the gap.
+    /// before the gap. `before`: of the cause.
     fn book(
         &self,
         sums: &mut CauseSums,
-        cause: IdleCause,
-        (at, gap): (usize, &WalkedGap),
+        (cause, before): (IdleCause, &mut MetBefore),
+        (at, walked): (usize, &WalkedGaps),
         time_ns: u64,
     ) {
         if time_ns == 0 {
             return;
         }
-        let met: Vec<&GapPart> = gap.parts.iter().filter(|part| part.cause == cause).collect();
-        if met.is_empty() {
-            let label = self.causes.before(gap, cause, &mut sums.met).unwrap_or_default();
+        let met = || walked.parts_of(at, cause);
+        let weights: Vec<u64> = met().map(|part| part.length_ns).collect();
+        if weights.is_empty() {
+            let label = self.causes.before(walked.before(at), cause, before).unwrap_or_default();
             sums.add(at, cause, label, time_ns);
-            return;
         }
-        let weights: Vec<u64> = met.iter().map(|part| part.length_ns).collect();
-        for (part, part_ns) in met.iter().zip(split(time_ns, &weights)) {
+        for (part, part_ns) in met().zip(split(time_ns, &weights)) {
             sums.add(at, cause, part.label, part_ns);
         }
     }
@@ -347,43 +316,39 @@ impl LedgerBook<'_> {
         gaps
     }
 
-    /// `without`: a run without all causes; `removed_ns`: its idle time.
+    /// `run`: without all causes; `removed_ns`: its idle time.
     fn rows(
         &self,
         sums: CauseSums,
         measured: &RunLeft,
-        without: &NetworkRun<'_>,
+        mut run: NetworkRun<'_>,
         removed_ns: i64,
     ) -> Vec<IdleRow> {
-        let (mut all, mut none) = (self.causes.network.run(), without.clone());
+        let last_ns = self.last_ns(&sums, &mut run, removed_ns);
+        run.restart();
         let mut rows: Vec<IdleRow> = Vec::new();
         for (cause, (time_ns, places)) in sums.by_cause {
-            let delays = if time_ns > 0 { self.removals.cause(cause) } else { None };
             let mut row = IdleRow {
                 cause,
                 time_ns,
                 saves_ns: None,
                 alone_ns: None,
-                last_ns: None,
+                last_ns: last_ns.get(&cause).copied(),
                 places: Vec::new(),
                 remedy: None,
             };
-            if let Some(delays) = delays {
-                all.change_at(delays, None);
-                let alone = self.left(&all);
-                all.restart();
-                let back: Vec<(usize, i64)> =
-                    delays.iter().map(|(edge, by)| (*edge, -by)).collect();
-                none.change_at(&back, None);
-                let last = self.left(&none);
-                none.reset(without);
+            if time_ns > 0
+                && let Some(delays) = self.removals.cause(cause)
+            {
+                run.change_at(delays);
+                let alone = self.left(&run);
+                run.restart();
                 row.saves_ns = Some(gained(measured.span_ns, alone.span_ns));
                 row.alone_ns = Some(difference(measured.idle_ns, alone.idle_ns));
-                row.last_ns = Some(difference(last.idle_ns, removed_ns));
             }
             if time_ns >= measured.idle_ns.unsigned_abs() / WORTH_PLACING {
                 let unnamed_ns = places.get(&IdleLabel::default()).map(|place| place.time_ns);
-                row.places = self.places(cause, places, &mut all, measured);
+                row.places = self.places(cause, places, &mut run, measured);
                 if let (Some(unnamed_ns), IdleCause::Host) = (unnamed_ns, cause)
                     && !self.causes.timeline.samples.is_empty()
                 {
@@ -400,6 +365,25 @@ impl LedgerBook<'_> {
         rows
     }
 
+    /// The idle time that goes with each cause as the last one. `run`: without all causes, now and
+    /// afterwards; `removed_ns`: its idle time.
+    fn last_ns(
+        &self,
+        sums: &CauseSums,
+        run: &mut NetworkRun<'_>,
+        removed_ns: i64,
+    ) -> BTreeMap<IdleCause, i64> {
+        let causes = sums.by_cause.iter().filter(|(_, (time_ns, _))| *time_ns > 0);
+        let last_ns = causes.filter_map(|(cause, _)| {
+            let back = self.removals.cause(*cause)?.map(|(edge, by_ns)| (edge, -by_ns));
+            run.change_at(back);
+            let (idle_ns, _) = self.gaps.replayed(self.causes.layout, run);
+            run.change_at(self.removals.cause(*cause)?);
+            Some((*cause, difference(idle_ns, removed_ns)))
+        });
+        last_ns.collect()
+    }
+
     /// The places with the most idle time, by the saving of removing each alone.
     fn places(
         &self,
@@ -413,13 +397,12 @@ impl LedgerBook<'_> {
         named.sort_by_key(|(label, place)| (Reverse(place.time_ns), *label));
         named.truncate(PLACES);
         let names = &self.causes.timeline.names;
-        let mut undo = DelayUndo::default();
         let places = named.into_iter().filter_map(|(label, place)| {
             let delays = self.removals.place(cause, label);
             let saves_ns = delays.map(|delays| {
-                run.change_at(delays, Some(&mut undo));
+                run.change_at(delays);
                 let saves_ns = gained(measured.span_ns, self.span_ns(run));
-                run.undo(&mut undo);
+                run.restart();
                 saves_ns
             });
             let is_known = saves_ns.is_some() || is_final(cause);

@@ -3,6 +3,7 @@
 //! The time of a node is the latest of (time of a node that it waits for + delay). Owns the order
 //! of nodes, the delays, and the propagation of changed delays. Knows nothing of GPUs.
 
+use super::delays::DelayList;
 use crate::spans::index::Index;
 use crate::time::later;
 use std::cmp::Reverse;
@@ -15,8 +16,8 @@ pub(super) type NetworkNodeId = Index<Node>;
 /// An edge of the builder.
 pub(super) type EdgeIndex = Index<Edge>;
 /// Place of a node, and of an edge, in the [`Network`].
-type Rank = Index<Network>;
-type EdgeRank = Index<NetworkRun<'static>>;
+pub(super) type Rank = Index<Network>;
+pub(super) type EdgeRank = Index<NetworkRun<'static>>;
 
 /// Times stay within this many nanoseconds of the origin (36 years), so that sums of a few of them
 /// cannot overflow.
@@ -24,7 +25,7 @@ pub(super) const LIMIT_NS: i64 = 1 << 60;
 
 /// Most nodes of a network. Nodes and edges are numbered with 32 bits; a node has two to three
 /// edges into it, so that the edges of this number of nodes fit, too. The lists of such a network
-/// take about 40 GB.
+/// take about 30 GB.
 pub(in crate::gpu) const MAX_NODES: u64 = u32::MAX as u64 / MAX_EDGES;
 /// Most edges for each of these nodes.
 pub(in crate::gpu) const MAX_EDGES: u64 = 8;
@@ -58,6 +59,12 @@ pub(super) enum TieOrder {
 }
 
 impl NetworkBuilder {
+    /// As many nodes will be added.
+    pub(super) fn reserve(&mut self, nodes: usize) {
+        self.times.reserve_exact(nodes);
+        self.classes.reserve_exact(nodes);
+    }
+
     /// Adds a node with its measured time.
     pub(super) fn node(&mut self, time_ns: i64, class: TieOrder) -> NetworkNodeId {
         self.classes.push(class);
@@ -96,8 +103,10 @@ impl NetworkBuilder {
     }
 
     /// Orders the nodes. Edges that would close a circle are left out.
-    pub(super) fn finish(self) -> Network {
-        let mut network = self.by_rank(self.ranks());
+    pub(super) fn finish(mut self) -> Network {
+        self.edges.shrink_to_fit();
+        let rank = self.ranks();
+        let mut network = self.by_rank(rank);
         network.tighten();
         network
     }
@@ -165,11 +174,11 @@ impl NetworkBuilder {
         (first, out)
     }
 
-    fn by_rank(&self, rank: Vec<Rank>) -> Network {
+    fn by_rank(self, rank: Vec<Rank>) -> Network {
         let count = self.times.len();
         let mut measured = vec![0; count];
-        for (time, rank) in self.times.iter().zip(&rank) {
-            measured[rank.at()] = *time;
+        for (time, rank) in self.times.into_iter().zip(&rank) {
+            measured[rank.at()] = time;
         }
         let ranked = |edge: &Edge| (rank[edge.from.at()], rank[edge.to.at()]);
         let mut first = vec![0u32; count + 1];
@@ -185,14 +194,14 @@ impl NetworkBuilder {
         }
         accumulate(&mut first);
         let mut slots = first.clone();
-        let (mut from_of, mut delays) = (vec![Rank::new(0); kept], vec![0; kept]);
+        let (mut from_of, mut delays) = (vec![Rank::new(0); kept], DelayList::zeros(kept));
         let position = self.edges.iter().map(|edge| {
             let (from, to) = ranked(edge);
             (from < to).then(|| {
                 let slot = slots[to.at()] as usize;
                 slots[to.at()] += 1;
                 from_of[slot] = from;
-                delays[slot] = edge.delay_ns;
+                delays.set(slot, edge.delay_ns);
                 EdgeRank::new(slot)
             })
         });
@@ -222,7 +231,7 @@ pub(super) struct Network {
     /// Edges into node `n`: `first[n]..first[n + 1]`.
     first: Vec<u32>,
     from: Vec<Rank>,
-    delays: Vec<i64>,
+    delays: DelayList,
     measured: Vec<i64>,
     /// The last node that waits for this one.
     reach: Vec<Rank>,
@@ -255,9 +264,9 @@ impl Network {
             let edges = self.edges(node);
             let from_ns = |edge: usize| self.measured[self.from[edge].at()];
             // Measured times are within the limit, delays and differences within twice of it.
-            let latest = edges.max_by_key(|edge| from_ns(*edge) + self.delays[*edge]);
+            let latest = edges.max_by_key(|edge| from_ns(*edge) + self.delays.get(*edge));
             if let Some(edge) = latest {
-                self.delays[edge] = self.measured[node] - from_ns(edge);
+                self.delays.set(edge, self.measured[node] - from_ns(edge));
             }
         }
     }
@@ -281,6 +290,15 @@ impl Network {
         self.rank[node.at()].at()
     }
 
+    /// The nodes in their order.
+    pub(super) fn in_order(&self) -> Vec<NetworkNodeId> {
+        let mut nodes = vec![NetworkNodeId::new(0); self.len()];
+        for (node, rank) in self.rank.iter().enumerate() {
+            nodes[rank.at()] = Index::new(node);
+        }
+        nodes
+    }
+
     /// Place of an edge of the builder; `None` if it was left out.
     pub(super) fn edge_place(&self, edge: EdgeIndex) -> Option<usize> {
         self.position[edge.at()].map(Index::at)
@@ -291,13 +309,13 @@ impl Network {
         self.edges(place).map(|edge| NetworkWait {
             edge,
             from: self.from[edge].at(),
-            delay_ns: self.delays[edge],
+            delay_ns: self.delays.get(edge),
         })
     }
 
     /// The delay of the edge at a place.
     pub(super) fn delay_at(&self, edge: usize) -> i64 {
-        self.delays[edge]
+        self.delays.get(edge)
     }
 
     /// The wait that decided the time of the node at a place: if there are several, the wait that [`Self::tighten`]
@@ -314,8 +332,8 @@ impl Network {
     /// Whether a node may be the last of all: no other node is certain to be no earlier.
     pub(super) fn may_be_last(&self) -> Vec<bool> {
         let mut last = vec![true; self.len()];
-        for (from, delay) in self.from.iter().zip(&self.delays) {
-            if *delay >= 0 {
+        for (from, delay) in self.from.iter().zip(self.delays.iter()) {
+            if delay >= 0 {
                 last[from.at()] = false;
             }
         }
@@ -343,31 +361,39 @@ impl Network {
 pub(super) struct NetworkRun<'a> {
     network: &'a Network,
     times: Vec<i64>,
-    delays: Vec<i64>,
+    delays: DelayList,
 }
 
 impl NetworkRun<'_> {
     /// Changes delays and recomputes all times that depend on them. Overwritten values are added to
     /// `undo`, if given.
     pub(super) fn change(&mut self, deltas: &[DelayChange], undo: Option<&mut DelayUndo>) {
-        let placed = deltas.iter().filter_map(|delta| {
-            let place = self.network.position[delta.edge.at()]?;
-            Some((place.at(), delta.by_ns))
-        });
-        self.change_at(&placed.collect::<Vec<_>>(), undo);
+        let network = self.network;
+        let placed = deltas
+            .iter()
+            .filter_map(|delta| Some((network.position[delta.edge.at()]?, delta.by_ns)));
+        self.change_with(placed, undo);
     }
 
     /// The same, of delays by the place of their edge ([`NetworkWait::edge`]).
-    pub(super) fn change_at(&mut self, deltas: &[(usize, i64)], mut undo: Option<&mut DelayUndo>) {
+    pub(super) fn change_at(&mut self, deltas: impl Iterator<Item = (EdgeRank, i64)>) {
+        self.change_with(deltas, None);
+    }
+
+    fn change_with(
+        &mut self,
+        deltas: impl Iterator<Item = (EdgeRank, i64)>,
+        mut undo: Option<&mut DelayUndo>,
+    ) {
         let network = self.network;
         let (mut first, mut last) = (usize::MAX, 0);
         for (place, by_ns) in deltas {
-            let delay = &mut self.delays[*place];
+            let delay_ns = self.delays.get(place.at());
             if let Some(undo) = undo.as_deref_mut() {
-                undo.delays.push((EdgeRank::new(*place), *delay));
+                undo.delays.push((place, delay_ns));
             }
-            *delay = later(*delay, *by_ns);
-            (first, last) = (first.min(*place), last.max(*place));
+            self.delays.set(place.at(), later(delay_ns, by_ns));
+            (first, last) = (first.min(place.at()), last.max(place.at()));
         }
         if first > last {
             return;
@@ -395,7 +421,7 @@ impl NetworkRun<'_> {
         let mut latest = None;
         for edge in network.edges(node) {
             let from = self.times[network.from[edge].at()];
-            latest = latest.max(Some(later(from, self.delays[edge])));
+            latest = latest.max(Some(later(from, self.delays.get(edge))));
         }
         latest.unwrap_or(network.measured[node])
     }
@@ -406,16 +432,10 @@ impl NetworkRun<'_> {
         self.delays.clone_from(&self.network.delays);
     }
 
-    /// Back to these times and delays, of a run of the same network.
-    pub(super) fn reset(&mut self, to: &Self) {
-        self.times.clone_from(&to.times);
-        self.delays.clone_from(&to.delays);
-    }
-
     /// Undoes a change.
     pub(super) fn undo(&mut self, undo: &mut DelayUndo) {
         for (position, delay) in undo.delays.drain(..).rev() {
-            self.delays[position.at()] = delay;
+            self.delays.set(position.at(), delay);
         }
         for (node, time) in undo.times.drain(..).rev() {
             self.times[node.at()] = time;

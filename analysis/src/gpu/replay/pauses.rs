@@ -92,7 +92,7 @@ impl PauseEffects {
     /// Finds the delays that contain each pause.
     pub(super) fn learn(
         timeline: &Timeline,
-        layout: &ReplayLayout,
+        layout: &ReplayLayout<'_>,
         builder: &mut NetworkBuilder,
     ) -> Self {
         let mut taken = ClaimedTime::default();
@@ -131,7 +131,7 @@ impl PauseEffects {
 /// A thread that waited for another one continues no earlier than its own pauses allow: for each
 /// edge from its previous call, the time from that call to the end of a pause that started before
 /// the other thread handed over.
-fn floors(timeline: &Timeline, layout: &ReplayLayout) -> HashMap<EdgeIndex, i64> {
+fn floors(timeline: &Timeline, layout: &ReplayLayout<'_>) -> HashMap<EdgeIndex, i64> {
     let mut floors: HashMap<EdgeIndex, i64> = HashMap::new();
     for pause in &timeline.pauses {
         let chain = &layout.chains[pause.thread.at()];
@@ -157,13 +157,13 @@ struct HandOverWait {
 }
 
 /// The wait that a thread is in at a time.
-fn waiting(chain: &CallChain, at_ns: u64, layout: &ReplayLayout) -> Option<HandOverWait> {
+fn waiting(chain: &CallChain, at_ns: u64, layout: &ReplayLayout<'_>) -> Option<HandOverWait> {
     let place = layout.first_from(chain, at_ns);
     let hand_over = chain.hand_over(place)?;
     let (_, handed_over_ns) = layout.call_span(hand_over.source);
     let (from_ns, to_ns) = gap(chain, place, layout)?;
     if place > 0 && from_ns <= at_ns && at_ns < handed_over_ns {
-        Some(HandOverWait { edge: chain.into_start[place], from_ns, handed_over_ns, to_ns })
+        Some(HandOverWait { edge: chain.edge_before(place)?, from_ns, handed_over_ns, to_ns })
     } else {
         None
     }
@@ -210,7 +210,7 @@ impl ClaimedTime {
 
 /// The time before the call at a place: from the end of the one before it on the thread, or from
 /// the clock's zero.
-fn gap(chain: &CallChain, place: usize, layout: &ReplayLayout) -> Option<(u64, u64)> {
+fn gap(chain: &CallChain, place: usize, layout: &ReplayLayout<'_>) -> Option<(u64, u64)> {
     let (to, _) = layout.call_span(*chain.calls.get(place)?);
     let before = chain.before(place);
     let from = if let Some(before) = before { layout.call_span(before).1 } else { 0 };
@@ -220,13 +220,13 @@ fn gap(chain: &CallChain, place: usize, layout: &ReplayLayout) -> Option<(u64, u
 fn take(
     chain: &CallChain,
     place: usize,
-    layout: &ReplayLayout,
+    layout: &ReplayLayout<'_>,
     taken: &mut ClaimedTime,
     effect: &mut PauseEffect,
 ) {
     let Some((from, to)) = gap(chain, place, layout) else { return };
-    if let Some(edge) = chain.into_start.get(place) {
-        taken.take(*edge, from, to, effect);
+    if let Some(edge) = chain.edge_before(place) {
+        taken.take(edge, from, to, effect);
     }
     if let Some(hand_over) = chain.hand_over(place) {
         let (_, handed_over) = layout.call_span(hand_over.source);
@@ -238,7 +238,7 @@ fn take(
 fn on_collecting_thread(
     pause: &PauseSpan,
     chain: &CallChain,
-    layout: &ReplayLayout,
+    layout: &ReplayLayout<'_>,
     taken: &mut ClaimedTime,
     effect: &mut PauseEffect,
 ) {
@@ -266,7 +266,7 @@ impl WaitingThread<'_> {
     fn add_blocked(
         &self,
         covered: &SummedIntervals,
-        layout: &ReplayLayout,
+        layout: &ReplayLayout<'_>,
         taken: &mut ClaimedTime,
         effect: &mut PauseEffect,
     ) {
@@ -289,8 +289,11 @@ impl WaitingThread<'_> {
             if one {
                 take(self.chain, first, layout, taken, effect);
             }
-            if !switched && let Some(usual_ns) = (self.usual_ns)(place) {
-                taken.limit(self.chain.into_start[place], duration_ns(usual_ns, to - from));
+            if !switched
+                && let Some(usual_ns) = (self.usual_ns)(place)
+                && let Some(edge) = self.chain.edge_before(place)
+            {
+                taken.limit(edge, duration_ns(usual_ns, to - from));
             }
             take(self.chain, place, layout, taken, effect);
         }
@@ -298,14 +301,12 @@ impl WaitingThread<'_> {
 }
 
 /// The hand-overs between threads, by the call that handed over.
-fn handed_over(layout: &ReplayLayout) -> HandedOver {
+fn handed_over(layout: &ReplayLayout<'_>) -> HandedOver {
     let mut handed = HandedOver::new();
     for chain in &layout.chains {
-        for (call, hand_over) in chain.calls.iter().zip(&chain.hand_overs) {
-            if let Some(hand_over) = hand_over {
-                let by_source = handed.entry(hand_over.source).or_default();
-                by_source.push((hand_over.edge, *call));
-            }
+        for (place, hand_over) in &chain.hand_overs {
+            let by_source = handed.entry(hand_over.source).or_default();
+            by_source.push((hand_over.edge, chain.calls[*place]));
         }
     }
     handed
@@ -315,7 +316,7 @@ fn handed_over(layout: &ReplayLayout) -> HandedOver {
 fn asked_later(
     pause: &PauseSpan,
     handed: &HandedOver,
-    layout: &ReplayLayout,
+    layout: &ReplayLayout<'_>,
     taken: &mut ClaimedTime,
     effect: &mut PauseEffect,
 ) {
@@ -331,7 +332,7 @@ fn asked_later(
 
 /// Applies a change to the delays.
 pub(super) fn apply(
-    layouts: &[ReplayLayout],
+    layouts: &[ReplayLayout<'_>],
     effects: &[PauseEffects],
     change: &ReplayChange,
 ) -> AppliedChange {
@@ -370,7 +371,7 @@ impl PauseEffects {
     fn still_before(
         &self,
         inserted: &InsertedPause,
-        layout: &ReplayLayout,
+        layout: &ReplayLayout<'_>,
     ) -> Option<(EdgeIndex, i64)> {
         let chain = &layout.chains[inserted.thread.at()];
         let wait = waiting(chain, inserted.at_ns, layout)?;
@@ -402,7 +403,7 @@ impl PauseEffect {
 /// The delays that a new pause lengthens: as for measured ones.
 fn lengthened(
     inserted: &InsertedPause,
-    layout: &ReplayLayout,
+    layout: &ReplayLayout<'_>,
     handed: &HandedOver,
 ) -> BTreeSet<EdgeIndex> {
     let at_ns = inserted.at_ns;
@@ -415,7 +416,7 @@ fn lengthened(
         if !collects && !stands_still {
             continue;
         }
-        edges.extend(chain.into_start.get(place));
+        edges.extend(chain.edge_before(place));
         let hand_over = chain.hand_over(place);
         let done = hand_over.filter(|hand_over| layout.call_span(hand_over.source).1 <= at_ns);
         edges.extend(done.map(|hand_over| hand_over.edge));

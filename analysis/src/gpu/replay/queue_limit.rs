@@ -34,11 +34,11 @@ struct QueuedLaunch {
 /// Links launches to the operations that had to be done first.
 pub(super) fn learn(
     timeline: &Timeline,
-    layout: &ReplayLayout,
+    layout: &ReplayLayout<'_>,
     queues: &[StreamQueue],
     builder: &mut NetworkBuilder,
 ) {
-    let next = next_calls(layout);
+    let next = next_calls(timeline, layout);
     let long_ns = long_ns(timeline);
     for queue in queues {
         let launches = launches(queue, timeline, layout, &next, long_ns);
@@ -54,8 +54,8 @@ pub(super) fn learn(
 }
 
 /// Per call: the one after it on its thread.
-fn next_calls(layout: &ReplayLayout) -> Vec<Option<CallIndex>> {
-    let mut next = vec![None; layout.calls.len()];
+fn next_calls(timeline: &Timeline, layout: &ReplayLayout<'_>) -> Vec<Option<CallIndex>> {
+    let mut next = vec![None; timeline.calls.len()];
     for pair in layout.chains.iter().flat_map(|chain| chain.calls.windows(2)) {
         next[pair[0].at()] = Some(pair[1]);
     }
@@ -73,7 +73,7 @@ fn long_ns(timeline: &Timeline) -> u64 {
 fn launches(
     queue: &StreamQueue,
     timeline: &Timeline,
-    layout: &ReplayLayout,
+    layout: &ReplayLayout<'_>,
     next: &[Option<CallIndex>],
     long_ns: u64,
 ) -> Vec<QueuedLaunch> {
@@ -102,7 +102,7 @@ fn launches(
 fn returned(
     index: CallIndex,
     call: &Call,
-    layout: &ReplayLayout,
+    layout: &ReplayLayout<'_>,
     next: &[Option<CallIndex>],
 ) -> Option<(NetworkNodeId, u64)> {
     if call.timed {

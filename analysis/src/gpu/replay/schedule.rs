@@ -13,14 +13,14 @@ use std::sync::Arc;
 /// Times in nanoseconds on the job's common clock. Its functions panic on timelines, operations,
 /// calls and threads that are not in the job.
 #[derive(Clone, Debug)]
-pub struct ReplaySchedule {
-    inner: Arc<ModelParts>,
+pub struct ReplaySchedule<'a> {
+    inner: Arc<ModelParts<'a>>,
     times: Vec<i64>,
     applied: AppliedChange,
 }
 
-impl ReplaySchedule {
-    pub(super) fn new(inner: Arc<ModelParts>, times: Vec<i64>, applied: AppliedChange) -> Self {
+impl<'a> ReplaySchedule<'a> {
+    pub(super) fn new(inner: Arc<ModelParts<'a>>, times: Vec<i64>, applied: AppliedChange) -> Self {
         Self { inner, times, applied }
     }
 
@@ -54,7 +54,7 @@ impl ReplaySchedule {
 
     fn span(
         &self,
-        layout: &ReplayLayout,
+        layout: &ReplayLayout<'_>,
         (start, end): (NetworkNodeId, NetworkNodeId),
         (start_ns, end_ns): (u64, u64),
     ) -> (u64, u64) {
@@ -87,7 +87,7 @@ impl ReplaySchedule {
         layout.moved(at_ns, self.shift_at(layout, thread, at_ns))
     }
 
-    fn shift_at(&self, layout: &ReplayLayout, thread: ThreadIndex, at_ns: u64) -> i64 {
+    fn shift_at(&self, layout: &ReplayLayout<'_>, thread: ThreadIndex, at_ns: u64) -> i64 {
         let rule = TimestampRule::of(layout, thread, at_ns);
         let at = layout.on_network(at_ns);
         let by_ns = if let Some(edge) = rule.paused { self.applied.before(edge, at_ns) } else { 0 };

@@ -19,7 +19,7 @@ use super::pauses::AppliedChange;
 use super::{ModelParts, ReplayChange, ReplayJob, ReplayModel, pauses};
 use crate::spans::index::Index;
 use cut::Cut;
-use graph::{Delay, DelayRows};
+use graph::{DelayRows, EdgeDelays};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -122,7 +122,7 @@ impl Skeleton {
     }
 }
 
-impl ReplayModel {
+impl ReplayModel<'_> {
     /// The skeleton of a model of one timeline alone. `meets`: the operations that may be collectives. Scenario 0 of
     /// the skeleton is the measured run, 1 the run without any of its pauses. Scenarios from 2 on are `changes`, of
     /// the timeline 0.
@@ -145,18 +145,17 @@ impl ReplayModel {
 }
 
 /// The delays of a network in all scenarios.
-struct Scenarios {
+struct Scenarios<'a> {
     /// The scenarios that differ, the measured one first.
     columns: Vec<AppliedChange>,
     /// Index of each scenario among them.
     places: Vec<u32>,
-    /// By edge of the network.
-    delays: Vec<Delay>,
+    delays: EdgeDelays<'a>,
     rows: DelayRows,
 }
 
-impl Scenarios {
-    fn of(model: &ModelParts, timeline: &Timeline, changes: &[ReplayChange]) -> Self {
+impl<'a> Scenarios<'a> {
+    fn of(model: &'a ModelParts<'_>, timeline: &Timeline, changes: &[ReplayChange]) -> Self {
         let without = ReplayChange::without_all(&ReplayJob::single(timeline));
         let mut columns: Vec<AppliedChange> = Vec::new();
         let mut places = Vec::new();
@@ -171,8 +170,7 @@ impl Scenarios {
         }
         let network = &model.network;
         let mut rows = DelayRows::new(columns.len() - 1);
-        let waits = (0..network.len()).flat_map(|node| network.waits(node));
-        let mut delays: Vec<Delay> = waits.map(|wait| DelayRows::same(wait.delay_ns)).collect();
+        let mut delays = EdgeDelays::new(network);
         let mut changed: BTreeMap<usize, Vec<i64>> = BTreeMap::new();
         for (column, applied) in columns.iter().enumerate().skip(1) {
             for delta in applied.deltas() {
@@ -183,15 +181,9 @@ impl Scenarios {
             }
         }
         for (edge, by_ns) in changed {
-            let others = by_ns.into_iter().skip(1);
-            delays[edge] = rows.delay(delays[edge].measured_ns, others);
+            delays.change(edge, &mut rows, by_ns.into_iter().skip(1));
         }
         Self { columns, places, delays, rows }
-    }
-
-    /// The shortest and the longest delay of an edge in all scenarios.
-    fn range(&self, edge: usize) -> (i64, i64) {
-        self.rows.range(self.delays[edge])
     }
 }
 

@@ -49,7 +49,7 @@ impl StepEvidenceReport {
     pub(crate) fn collect(
         timeline: &ProcessTimeline,
         index: usize,
-        without: &ReplaySchedule,
+        without: &ReplaySchedule<'_>,
     ) -> Option<Self> {
         let steps = paused_steps(timeline).map(|(step, paused)| {
             let start_ns = without.timestamp(index, step.thread, step.start_ns);

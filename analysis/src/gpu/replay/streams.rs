@@ -35,7 +35,7 @@ impl StreamQueue {
 /// Links the operations of each stream; returns the streams, and the typical time of their launches and gaps.
 pub(super) fn learn(
     timeline: &Timeline,
-    layout: &ReplayLayout,
+    layout: &ReplayLayout<'_>,
     builder: &mut NetworkBuilder,
 ) -> (Vec<StreamQueue>, TypicalLatency) {
     let queues = queues(timeline);
@@ -53,7 +53,7 @@ pub(super) fn learn(
 }
 
 /// Links the start of each operation with its end.
-pub(super) fn link_ends(layout: &ReplayLayout, builder: &mut NetworkBuilder) {
+pub(super) fn link_ends(layout: &ReplayLayout<'_>, builder: &mut NetworkBuilder) {
     for op in layout.all_ops() {
         let (start, end) = layout.op(op);
         if layout.meets[op.at()] {
@@ -202,7 +202,7 @@ const OVERLAPPING: usize = 64;
 fn link(
     queue: &StreamQueue,
     timeline: &Timeline,
-    layout: &ReplayLayout,
+    layout: &ReplayLayout<'_>,
     typical: &TypicalLatency,
     held_up: &HashMap<CallIndex, i64>,
     builder: &mut NetworkBuilder,

@@ -12,6 +12,7 @@ use crate::spans::PauseSpan;
 use crate::spans::index::Index;
 use crate::time::intervals::SummedIntervals;
 use crate::time::{signed, times};
+use std::collections::BTreeMap;
 
 /// A thread is quiet for unusually long from this many times its median time between calls ...
 const QUIET_FACTOR: u64 = 20;
@@ -19,7 +20,11 @@ const QUIET_FACTOR: u64 = 20;
 const QUIET_NS: u64 = 30_000;
 
 /// Links the calls of each thread.
-pub(super) fn learn(timeline: &Timeline, layout: &mut ReplayLayout, builder: &mut NetworkBuilder) {
+pub(super) fn learn(
+    timeline: &Timeline,
+    layout: &mut ReplayLayout<'_>,
+    builder: &mut NetworkBuilder,
+) {
     let minimum = UnblockedTime::learn(timeline);
     for (index, call) in Index::enumerate(&timeline.calls) {
         let (start, end) = layout.call(index);
@@ -27,13 +32,13 @@ pub(super) fn learn(timeline: &Timeline, layout: &mut ReplayLayout, builder: &mu
     }
     let hand_overs = HandOvers::new(timeline, layout);
     let threads = 0..layout.chains.len();
-    let sources: Vec<Vec<Option<CallIndex>>> =
+    let sources: Vec<BTreeMap<usize, CallIndex>> =
         threads.map(|thread| hand_overs.sources(thread)).collect();
     layout.quiet_ns = hand_overs.quiet_ns;
     let mut chains = std::mem::take(&mut layout.chains);
     for (chain, sources) in chains.iter_mut().zip(sources) {
         if !chain.polls {
-            link(chain, &sources, layout, builder);
+            link(chain, sources, layout, builder);
         }
     }
     layout.chains = chains;
@@ -88,7 +93,7 @@ impl UnblockedTime {
 
 /// Finds the calls that waited for another thread.
 struct HandOvers<'a> {
-    layout: &'a ReplayLayout,
+    layout: &'a ReplayLayout<'a>,
     pauses: SummedIntervals,
     /// Per thread: time between two calls after which it was quiet.
     quiet_ns: Vec<u64>,
@@ -97,7 +102,7 @@ struct HandOvers<'a> {
 }
 
 impl<'a> HandOvers<'a> {
-    fn new(timeline: &Timeline, layout: &'a ReplayLayout) -> Self {
+    fn new(timeline: &Timeline, layout: &'a ReplayLayout<'a>) -> Self {
         let pauses: SummedIntervals = timeline.pauses.iter().map(PauseSpan::span).collect();
         let chains = || layout.chains.iter();
         Self {
@@ -108,8 +113,8 @@ impl<'a> HandOvers<'a> {
         }
     }
 
-    /// Per call of a thread: the call of another thread that it waited for.
-    fn sources(&self, thread: usize) -> Vec<Option<CallIndex>> {
+    /// By place of a call of a thread: the call of another thread that it waited for.
+    fn sources(&self, thread: usize) -> BTreeMap<usize, CallIndex> {
         let (chain, quiet_ns) = (&self.layout.chains[thread], self.quiet_ns[thread]);
         let of = |(place, call): (usize, &CallIndex)| {
             let (start, _) = self.layout.call_span(*call);
@@ -131,7 +136,8 @@ impl<'a> HandOvers<'a> {
             let near = end > from && handed_over <= self.pauses.outside(from, start) / 2;
             if near { Some(source) } else { None }
         };
-        chain.calls.iter().enumerate().map(of).collect()
+        let sources = chain.calls.iter().enumerate();
+        sources.filter_map(|at| Some((at.0, of(at)?))).collect()
     }
 
     /// The last of the other threads' calls that ended before a time (and, if it must have
@@ -165,7 +171,7 @@ impl<'a> HandOvers<'a> {
     }
 }
 
-fn quiet_ns(chain: &CallChain, layout: &ReplayLayout, pauses: &SummedIntervals) -> u64 {
+fn quiet_ns(chain: &CallChain, layout: &ReplayLayout<'_>, pauses: &SummedIntervals) -> u64 {
     let pairs = chain.calls.windows(2);
     let gaps = pairs.map(|pair| {
         let ((_, end), (start, _)) = (layout.call_span(pair[0]), layout.call_span(pair[1]));
@@ -182,21 +188,24 @@ fn launches(chain: &CallChain, timeline: &Timeline) -> bool {
 
 fn link(
     chain: &mut CallChain,
-    sources: &[Option<CallIndex>],
-    layout: &ReplayLayout,
+    sources: BTreeMap<usize, CallIndex>,
+    layout: &ReplayLayout<'_>,
     builder: &mut NetworkBuilder,
 ) {
     let mut from = layout.origin;
-    for (call, source) in chain.calls.iter().zip(sources) {
+    for (place, call) in chain.calls.iter().enumerate() {
         let (start, end) = layout.call(*call);
-        let into_start = match source {
-            Some(_) => builder.edge(from, start, 0),
-            None => builder.fixed(from, start),
+        let into_start = if sources.contains_key(&place) {
+            builder.edge(from, start, 0)
+        } else {
+            builder.fixed(from, start)
         };
-        chain.into_start.push(into_start);
-        let hand_over = source
-            .map(|source| HandOver { source, edge: builder.fixed(layout.call(source).1, start) });
-        chain.hand_overs.push(hand_over);
+        chain.first_edge.get_or_insert(into_start);
         from = end;
+    }
+    for (place, source) in sources {
+        let (start, _) = layout.call(chain.calls[place]);
+        let edge = builder.fixed(layout.call(source).1, start);
+        chain.hand_overs.insert(place, HandOver { source, edge });
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct TimestampRule {
 
 impl TimestampRule {
     /// `at_ns` is on the clock of the timeline.
-    pub(super) fn of(layout: &ReplayLayout, thread: ThreadIndex, at_ns: u64) -> Self {
+    pub(super) fn of(layout: &ReplayLayout<'_>, thread: ThreadIndex, at_ns: u64) -> Self {
         let chain = &layout.chains[thread.at()];
         let begun = |call: &CallIndex| layout.call_span(*call).0 <= at_ns;
         let place = chain.calls.partition_point(begun);
@@ -39,7 +39,7 @@ impl TimestampRule {
             Some(hand_over) if layout.call_span(hand_over.source).1 <= at_ns => {
                 (layout.call(hand_over.source).1, Some(hand_over.edge))
             }
-            _ => (end, chain.into_start.get(place).copied()),
+            _ => (end, chain.edge_before(place)),
         };
         Self { after: Some(after), paused, no_earlier: Some(end), no_later: next }
     }

@@ -23,7 +23,7 @@ impl TypicalGap {
     pub(super) fn learn(
         timeline: &Timeline,
         chain: &CallChain,
-        layout: &ReplayLayout,
+        layout: &ReplayLayout<'_>,
         covered: &SummedIntervals,
     ) -> Self {
         let mut times: HashMap<(NameIndex, NameIndex), Vec<u64>> = HashMap::new();

@@ -29,7 +29,7 @@ const CLOCK_NS: u64 = 1_000;
 /// Links operations across streams.
 pub(super) fn learn(
     timeline: &Timeline,
-    layout: &ReplayLayout,
+    layout: &ReplayLayout<'_>,
     queues: &[StreamQueue],
     typical: &TypicalLatency,
     builder: &mut NetworkBuilder,
@@ -75,7 +75,7 @@ fn from_trace(timeline: &Timeline, queues: &[StreamQueue]) -> Vec<WaitingPair> {
 /// enqueued in the other stream, if that is possible for every such call between the two.
 fn recorded(
     timeline: &Timeline,
-    layout: &ReplayLayout,
+    layout: &ReplayLayout<'_>,
     queues: &[StreamQueue],
 ) -> Vec<WaitingPair> {
     let mut by_streams: HashMap<(StreamIndex, StreamIndex), Vec<WaitingPair>> = HashMap::new();
@@ -91,7 +91,11 @@ fn recorded(
     pairs
 }
 
-fn guesses(timeline: &Timeline, layout: &ReplayLayout, queues: &[StreamQueue]) -> Vec<WaitingPair> {
+fn guesses(
+    timeline: &Timeline,
+    layout: &ReplayLayout<'_>,
+    queues: &[StreamQueue],
+) -> Vec<WaitingPair> {
     let mut first_op: Vec<Option<OpIndex>> = vec![None; timeline.calls.len()];
     for (index, op) in Index::enumerate(&timeline.ops).rev() {
         if let Some(call) = op.call {

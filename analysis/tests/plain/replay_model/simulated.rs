@@ -261,7 +261,7 @@ pub(crate) fn end_ns(timeline: &Timeline) -> u64 {
 }
 
 /// The replay of a change gives the measured times exactly.
-pub(crate) fn assert_same(job: &ReplayJob<'_>, model: &ReplayModel, change: &ReplayChange) {
+pub(crate) fn assert_same(job: &ReplayJob<'_>, model: &ReplayModel<'_>, change: &ReplayChange) {
     let schedule = model.replay(change);
     for (at, timeline) in job.timelines.iter().enumerate() {
         for (index, op) in Index::enumerate(&timeline.ops) {

@@ -237,7 +237,7 @@ fn predict(run: &Recorded, cause: Option<IdleCause>) -> Prediction {
 }
 
 /// With every pause kept the replay gives the measured times.
-fn assert_identity(job: &ReplayJob<'_>, same: &ReplaySchedule) {
+fn assert_identity(job: &ReplayJob<'_>, same: &ReplaySchedule<'_>) {
     assert_eq!(same.makespan_end_ns().cast_signed(), span(job).1);
     for (at, (timeline, offset)) in job.timelines.iter().zip(&job.offsets_ns).enumerate() {
         for (op, measured) in OpIndex::enumerate(&timeline.ops) {

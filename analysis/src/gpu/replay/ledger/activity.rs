@@ -194,6 +194,7 @@ fn flat(mut ranges: Vec<HostRange>) -> Vec<HostSegment> {
         flat.open.push(range);
     }
     flat.close_until(u64::MAX);
+    flat.segments.shrink_to_fit();
     flat.segments
 }
 

@@ -1,11 +1,12 @@
 //! The delays of a model that each cause is part of: removing a cause takes them off.
 
+use super::IdleLabel;
 use super::activity::{HostActivity, HostSegment};
 use super::places::CallPlaces;
-use super::{IdleLabel, NodeKind, NodeKinds};
+use super::removals::{CausedDelay, Removals};
 use crate::gpu::idle::IdleCause;
-use crate::gpu::replay::layout::{CallChain, ReplayLayout};
-use crate::gpu::replay::network::{LIMIT_NS, Network, NetworkWait};
+use crate::gpu::replay::layout::{CallChain, NodeKind, ReplayLayout};
+use crate::gpu::replay::network::{LIMIT_NS, Network, NetworkNodeId, NetworkWait};
 use crate::gpu::replay::pauses::AppliedChange;
 use crate::gpu::timeline::{Call, CallIndex, NameIndex, Op, OpIndex, ThreadIndex, Timeline};
 use crate::spans::index::Index;
@@ -21,23 +22,13 @@ const SAME_FUNCTION_NS: u64 = 20_000;
 /// Takes an edge out of the network: no other one can be that early.
 pub(super) const CUT_NS: i64 = -4 * LIMIT_NS;
 
-/// A part of a delay.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CausedDelay {
-    pub(super) cause: IdleCause,
-    pub(super) label: IdleLabel,
-    /// Place of the edge in the network.
-    pub(super) edge: usize,
-    /// Change by removing the cause, negative.
-    pub(super) by_ns: i64,
-}
-
 /// Everything that is known of a timeline's delays.
 pub(super) struct DelayCauses<'a> {
     pub(super) timeline: &'a Timeline,
-    pub(super) layout: &'a ReplayLayout,
+    pub(super) layout: &'a ReplayLayout<'a>,
     pub(super) network: &'a Network,
-    pub(super) kinds: &'a NodeKinds,
+    /// In the network's order.
+    pub(super) nodes: Vec<NetworkNodeId>,
     pub(super) activity: &'a HostActivity,
     /// All pauses removed.
     pub(super) pauses: &'a AppliedChange,
@@ -50,24 +41,29 @@ pub(super) struct DelayCauses<'a> {
 }
 
 impl DelayCauses<'_> {
+    /// What the node at a place of the network is.
+    pub(super) fn kind(&self, place: usize) -> NodeKind {
+        self.layout.kind(self.nodes[place])
+    }
+
     /// All delays with a cause that can be removed.
-    pub(super) fn all(&self) -> Vec<CausedDelay> {
-        let mut delays = Vec::new();
+    pub(super) fn removals(&self) -> Removals {
+        let mut removals = Removals::default();
         for (thread, chain) in (0..).map(ThreadIndex::new).zip(&self.layout.chains) {
             if !chain.polls {
-                self.of_thread(thread, chain, &mut delays);
+                self.of_thread(thread, chain, &mut removals);
             }
         }
         let copies = self.copies_with_wait();
         for (index, call) in Index::enumerate(&self.timeline.calls) {
             if call.timed && !self.layout.chains[call.thread.at()].polls {
                 let part_of = copies.get(&index).copied().unwrap_or(index);
-                self.of_call(index, part_of, &mut delays);
+                self.of_call(index, part_of, &mut removals);
             }
         }
         for (op, content) in Index::enumerate(&self.timeline.ops) {
             if content.kind == GpuOpKind::HostFunction {
-                self.of_function(op, content, &mut delays);
+                self.of_function(op, content, &mut removals);
             }
         }
         for (op, call) in
@@ -75,29 +71,30 @@ impl DelayCauses<'_> {
         {
             let start = self.network.place(self.layout.op(op).0);
             for wait in self.network.waits(start) {
-                if self.kinds.at(wait.from) == NodeKind::CallStart(call) {
+                if self.kind(wait.from) == NodeKind::CallStart(call) {
                     let until_ns = self.timeline.ops[op].start_ns;
-                    self.overhead(call, until_ns, &wait, &mut delays);
-                    let in_launch_ns = self.layout.loading_ns(call);
+                    self.overhead(call, until_ns, &wait, &mut removals);
+                    // Of several operations of a call, some may start before it: clocks disagree.
+                    let in_launch_ns = self.layout.loading_ns(call).min(wait.delay_ns);
                     if in_launch_ns > 0 {
                         let (cause, label) = (IdleCause::LaunchCall, self.label_of(call));
-                        let by_ns = -in_launch_ns.min(wait.delay_ns);
-                        delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns });
+                        let by_ns = -in_launch_ns;
+                        removals.add(CausedDelay { cause, label, edge: wait.edge, by_ns });
                     }
                 }
             }
         }
-        delays
+        removals.finish()
     }
 
     /// The time in a function of the host; its stream waits for it.
-    fn of_function(&self, index: OpIndex, op: &Op, delays: &mut Vec<CausedDelay>) {
+    fn of_function(&self, index: OpIndex, op: &Op, removals: &mut Removals) {
         let (start, end) = self.layout.op(index);
         let start = self.network.place(start);
         for wait in self.network.waits(self.network.place(end)) {
             if wait.from == start && wait.delay_ns > 0 {
                 let (cause, label) = (IdleCause::HostFunction, self.launch_label(op));
-                delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns: -wait.delay_ns });
+                removals.add(CausedDelay { cause, label, edge: wait.edge, by_ns: -wait.delay_ns });
             }
         }
     }
@@ -108,21 +105,21 @@ impl DelayCauses<'_> {
     }
 
     /// The times between calls.
-    fn of_thread(&self, thread: ThreadIndex, chain: &CallChain, delays: &mut Vec<CausedDelay>) {
+    fn of_thread(&self, thread: ThreadIndex, chain: &CallChain, removals: &mut Removals) {
         let first_ns = self.timeline.origin_ns();
         for (place, call) in chain.calls.iter().enumerate() {
             let (to_ns, _) = self.layout.call_span(*call);
             let before = chain.before(place);
             let from_ns =
                 if let Some(of) = before { self.layout.call_span(of).1 } else { first_ns };
-            if let Some(edge) = chain.into_start.get(place) {
-                let paused_ns = self.paused_ns(*edge);
+            if let Some(edge) = chain.edge_before(place) {
+                let paused_ns = self.paused_ns(edge);
                 self.of_gap(
                     thread,
                     (from_ns, to_ns),
-                    self.network.edge_place(*edge),
+                    self.network.edge_place(edge),
                     paused_ns,
-                    delays,
+                    removals,
                 );
             }
             if let Some(hand_over) = chain.hand_over(place) {
@@ -133,7 +130,7 @@ impl DelayCauses<'_> {
                     (from_ns, to_ns),
                     self.network.edge_place(edge),
                     paused_ns,
-                    delays,
+                    removals,
                 );
             }
         }
@@ -151,7 +148,7 @@ impl DelayCauses<'_> {
         (from_ns, to_ns): (u64, u64),
         edge: Option<usize>,
         paused_ns: i64,
-        delays: &mut Vec<CausedDelay>,
+        removals: &mut Removals,
     ) {
         let Some(edge) = edge else { return };
         let mut left_ns = self.network.delay_at(edge).max(0);
@@ -159,7 +156,7 @@ impl DelayCauses<'_> {
             let taken_ns = length_ns.clamp(0, left_ns);
             left_ns -= taken_ns;
             if taken_ns > 0 {
-                delays.push(CausedDelay { cause, label, edge, by_ns: -taken_ns });
+                removals.add(CausedDelay { cause, label, edge, by_ns: -taken_ns });
             }
         };
         take(IdleCause::Gc, IdleLabel::default(), paused_ns);
@@ -188,7 +185,7 @@ impl DelayCauses<'_> {
         call: CallIndex,
         until_ns: u64,
         wait: &NetworkWait,
-        delays: &mut Vec<CausedDelay>,
+        removals: &mut Removals,
     ) -> i64 {
         let mut left_ns = wait.delay_ns;
         let Call { thread, start_ns, .. } = self.timeline.calls[call];
@@ -196,7 +193,7 @@ impl DelayCauses<'_> {
             let by_ns = signed(segment.end_ns - segment.start_ns).min(left_ns.max(0));
             left_ns -= by_ns;
             let HostSegment { cause, label, .. } = segment;
-            delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns: -by_ns });
+            removals.add(CausedDelay { cause, label, edge: wait.edge, by_ns: -by_ns });
         });
         left_ns
     }
@@ -237,22 +234,22 @@ impl DelayCauses<'_> {
     }
 
     /// The time in a call: its own, and its waits. It has the cause of the call that it is part of.
-    fn of_call(&self, call: CallIndex, part_of: CallIndex, delays: &mut Vec<CausedDelay>) {
+    fn of_call(&self, call: CallIndex, part_of: CallIndex, removals: &mut Removals) {
         let cause = self.timeline.calls[part_of].kind.idle_cause();
         let label = self.label_of(part_of);
         let end = self.end_of(call);
         let end_ns = self.timeline.calls[call].end_ns;
         for wait in self.network.waits(end) {
-            let delay_ns = match self.kinds.at(wait.from) {
-                NodeKind::CallStart(_) => self.overhead(call, end_ns, &wait, delays),
+            let delay_ns = match self.kind(wait.from) {
+                NodeKind::CallStart(_) => self.overhead(call, end_ns, &wait, removals),
                 _ => wait.delay_ns,
             };
-            let by_ns = match self.kinds.at(wait.from) {
+            let by_ns = match self.kind(wait.from) {
                 NodeKind::CallStart(_) => match cause {
                     IdleCause::Synchronization | IdleCause::Copy => {
                         if cause == IdleCause::Copy && !self.waits_for_ops(end) {
                             // It enqueued a copy, as a launch does.
-                            self.host(wait.edge, delay_ns, label, delays);
+                            self.host(wait.edge, delay_ns, label, removals);
                             continue;
                         }
                         (UNBLOCKED_NS - delay_ns).min(0)
@@ -261,7 +258,7 @@ impl DelayCauses<'_> {
                         let loading_ns = self.layout.loading_ns(call).min(delay_ns.max(0));
                         if loading_ns > 0 {
                             let (cause, by_ns) = (IdleCause::LaunchCall, -loading_ns);
-                            delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns });
+                            removals.add(CausedDelay { cause, label, edge: wait.edge, by_ns });
                         }
                         loading_ns - delay_ns.max(0)
                     }
@@ -270,21 +267,21 @@ impl DelayCauses<'_> {
                 _ => continue,
             };
             if by_ns < 0 {
-                delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns });
+                removals.add(CausedDelay { cause, label, edge: wait.edge, by_ns });
             }
         }
     }
 
-    fn host(&self, edge: usize, delay_ns: i64, label: IdleLabel, delays: &mut Vec<CausedDelay>) {
+    fn host(&self, edge: usize, delay_ns: i64, label: IdleLabel, removals: &mut Removals) {
         if delay_ns > 0 {
-            delays.push(CausedDelay { cause: IdleCause::Host, label, edge, by_ns: -delay_ns });
+            removals.add(CausedDelay { cause: IdleCause::Host, label, edge, by_ns: -delay_ns });
         }
     }
 
     /// The operations that a call waits for to end, by the place of its end.
     fn ops_of(&self, end: usize) -> impl Iterator<Item = NetworkWait> {
         let waits = self.network.waits(end);
-        waits.filter(|wait| matches!(self.kinds.at(wait.from), NodeKind::OpEnd(_)))
+        waits.filter(|wait| matches!(self.kind(wait.from), NodeKind::OpEnd(_)))
     }
 
     fn waits_for_ops(&self, end: usize) -> bool {

@@ -20,12 +20,13 @@ pub(super) struct DeviceGaps {
 impl DeviceGaps {
     pub(super) fn of(
         work: &DeviceTimeline<'_>,
-        layout: &ReplayLayout,
+        layout: &ReplayLayout<'_>,
         timeline: &Timeline,
     ) -> Self {
         let ops = OpIndex::all(&timeline.ops);
-        let ops: Vec<OpIndex> = ops.filter(|op| layout.device(*op) == Some(work.device)).collect();
-        let mut gaps = Vec::new();
+        let mut ops: Vec<OpIndex> =
+            ops.filter(|op| layout.device(*op) == Some(work.device)).collect();
+        let mut gaps: Vec<(usize, u64)> = Vec::new();
         let mut end_ns = None;
         for (place, op) in ops.iter().enumerate() {
             let (from, to) = layout.op_span(*op);
@@ -42,6 +43,8 @@ impl DeviceGaps {
             }
             end_ns = end_ns.max(Some(to));
         }
+        gaps.shrink_to_fit();
+        ops.shrink_to_fit();
         Self { ops, gaps }
     }
 
@@ -55,7 +58,7 @@ impl DeviceGaps {
     }
 
     /// From the first start to the last end in a run.
-    pub(super) fn span_ns(&self, layout: &ReplayLayout, run: &NetworkRun<'_>) -> i64 {
+    pub(super) fn span_ns(&self, layout: &ReplayLayout<'_>, run: &NetworkRun<'_>) -> i64 {
         let spans = self.ops.iter().map(|op| layout.op(*op));
         let (first, last) = spans.fold((i64::MAX, i64::MIN), |(first, last), (start, end)| {
             (first.min(run.time_of(start)), last.max(run.time_of(end)))
@@ -65,7 +68,11 @@ impl DeviceGaps {
 
     /// The idle time of a run, and the rest of each gap: the time from the last end of operations before it to the
     /// operation that ended it.
-    pub(super) fn replayed(&self, layout: &ReplayLayout, run: &NetworkRun<'_>) -> (i64, Vec<i64>) {
+    pub(super) fn replayed(
+        &self,
+        layout: &ReplayLayout<'_>,
+        run: &NetworkRun<'_>,
+    ) -> (i64, Vec<i64>) {
         let mut spans = Vec::with_capacity(self.ops.len());
         let mut left = Vec::with_capacity(self.gaps.len());
         let mut gaps = self.gaps.iter().peekable();

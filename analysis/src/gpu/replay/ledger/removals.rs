@@ -1,51 +1,70 @@
 //! Changes in the network by removing a cause, or one place of it.
 
 use super::IdleLabel;
-use super::delays::CausedDelay;
 use crate::gpu::idle::IdleCause;
-use std::collections::BTreeMap;
-use std::ops::Range;
+use crate::gpu::replay::delays::DelayList;
+use crate::gpu::replay::network::EdgeRank;
+use std::collections::{BTreeMap, HashMap};
 
-/// Changes by removing each cause.
-pub(super) struct Removals {
-    /// By cause, then by label: place of the edge, and by how much its delay changes.
-    delays: Vec<(usize, i64)>,
-    pub(super) causes: BTreeMap<IdleCause, CauseDelays>,
+/// A part of a delay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CausedDelay {
+    pub(super) cause: IdleCause,
+    pub(super) label: IdleLabel,
+    /// Place of the edge in the network.
+    pub(super) edge: usize,
+    /// Change by removing the cause, negative.
+    pub(super) by_ns: i64,
 }
 
-/// The delays of one cause.
-pub(super) struct CauseDelays {
-    /// All, in [`Removals::delays`].
-    all: Range<usize>,
-    by_label: BTreeMap<IdleLabel, Range<usize>>,
+/// Changes by removing each cause, by its places.
+#[derive(Default)]
+pub(super) struct Removals {
+    pub(super) causes: BTreeMap<IdleCause, HashMap<IdleLabel, DelayChanges>>,
+}
+
+/// Places of edges, and by how much their delays change.
+#[derive(Default)]
+pub(super) struct DelayChanges {
+    edges: Vec<EdgeRank>,
+    by_ns: DelayList,
+}
+
+impl DelayChanges {
+    fn iter(&self) -> impl Iterator<Item = (EdgeRank, i64)> {
+        self.edges.iter().copied().zip(self.by_ns.iter())
+    }
 }
 
 impl Removals {
-    pub(super) fn of(mut delays: Vec<CausedDelay>) -> Self {
-        debug_assert!(delays.iter().all(|delay| delay.by_ns <= 0), "removing makes nothing later");
-        delays.sort_by_key(|delay| (delay.cause, delay.label));
-        let mut causes: BTreeMap<IdleCause, CauseDelays> = BTreeMap::new();
-        let mut from = 0;
-        for part in delays.chunk_by(|a, b| (a.cause, a.label) == (b.cause, b.label)) {
-            let range = from..from + part.len();
-            from = range.end;
-            let new = || CauseDelays { all: range.clone(), by_label: BTreeMap::new() };
-            let of_cause = causes.entry(part[0].cause).or_insert_with(new);
-            of_cause.all.end = range.end;
-            of_cause.by_label.insert(part[0].label, range);
+    pub(super) fn add(&mut self, delay: CausedDelay) {
+        let CausedDelay { cause, label, edge, by_ns } = delay;
+        debug_assert!(by_ns <= 0, "removing makes nothing later");
+        let changes = self.causes.entry(cause).or_default().entry(label).or_default();
+        changes.edges.push(EdgeRank::new(edge));
+        changes.by_ns.push(by_ns);
+    }
+
+    /// Nothing more is added.
+    pub(super) fn finish(mut self) -> Self {
+        for changes in self.causes.values_mut().flat_map(HashMap::values_mut) {
+            changes.edges.shrink_to_fit();
+            changes.by_ns.shrink();
         }
-        // Not in the place of the longer entries.
-        let delays = delays.iter().map(|delay| (delay.edge, delay.by_ns));
-        Self { delays: delays.collect(), causes }
+        self
     }
 
     /// All that removing a cause changes; `None` if nothing.
-    pub(super) fn cause(&self, cause: IdleCause) -> Option<&[(usize, i64)]> {
-        Some(&self.delays[self.causes.get(&cause)?.all.clone()])
+    pub(super) fn cause(&self, cause: IdleCause) -> Option<impl Iterator<Item = (EdgeRank, i64)>> {
+        Some(self.causes.get(&cause)?.values().flat_map(DelayChanges::iter))
     }
 
     /// The same of one place.
-    pub(super) fn place(&self, cause: IdleCause, label: IdleLabel) -> Option<&[(usize, i64)]> {
-        Some(&self.delays[self.causes.get(&cause)?.by_label.get(&label)?.clone()])
+    pub(super) fn place(
+        &self,
+        cause: IdleCause,
+        label: IdleLabel,
+    ) -> Option<impl Iterator<Item = (EdgeRank, i64)>> {
+        Some(self.causes.get(&cause)?.get(&label)?.iter())
     }
 }

@@ -18,20 +18,20 @@ pub(super) struct GapsInSteps {
     /// Start and end of each step; they do not overlap.
     steps: Vec<(u64, u64)>,
     idle: StepIdle,
-    /// Parts of gaps that are not within one step, by gap.
+    /// Parts of gaps that are partly within steps, or in several, by gap.
     crossing: BTreeMap<usize, BTreeMap<IdleCause, u64>>,
 }
 
 impl GapsInSteps {
     /// `gaps`: start and end of each, in order.
-    pub(super) fn of(timeline: &Timeline, gaps: &[(u64, u64)]) -> Self {
+    pub(super) fn of(timeline: &Timeline, gaps: Vec<(u64, u64)>) -> Self {
         let Some(thread) = busiest_thread(timeline) else {
             return Self::default();
         };
         let steps = timeline.steps.iter().filter(|step| step.thread == thread);
         let steps: Vec<(u64, u64)> = steps.map(|step| (step.start_ns, step.end_ns)).collect();
         let idle = vec![BTreeMap::new(); steps.len()];
-        Self { gaps: gaps.to_vec(), steps, idle, crossing: BTreeMap::new() }
+        Self { gaps, steps, idle, crossing: BTreeMap::new() }
     }
 
     /// A part of a gap has a cause.
@@ -42,6 +42,7 @@ impl GapsInSteps {
         let first = self.first(start_ns);
         match self.steps.get(first) {
             None => {}
+            Some((from_ns, _)) if end_ns <= *from_ns => {}
             Some((from_ns, until_ns)) if *from_ns <= start_ns && end_ns <= *until_ns => {
                 add_to(self.idle[first].entry(cause).or_default(), time_ns);
             }

@@ -3,7 +3,6 @@
 use super::IdleLabel;
 use super::among::GapsAmong;
 use super::stepwise::GapsInSteps;
-use super::walk::MetBefore;
 use crate::gpu::idle::IdleCause;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -35,8 +34,7 @@ pub(super) struct CauseSums {
     /// The parts of the longest gaps, by their place among the device's gaps.
     pub(super) longest: BTreeMap<usize, BTreeMap<IdleCause, u64>>,
     /// The time of [`IdleCause::Host`], by gap.
-    pub(super) host_ns: HashMap<usize, u64>,
-    pub(super) met: MetBefore,
+    pub(super) host_ns: Vec<u64>,
     pub(super) among: GapsAmong,
     pub(super) steps: GapsInSteps,
 }
@@ -48,8 +46,7 @@ impl CauseSums {
         longest.truncate(LONGEST);
         let longest = longest.into_iter().map(|at| (at, BTreeMap::new()));
         let (by_cause, longest) = (BTreeMap::new(), longest.collect());
-        let (host_ns, met) = (HashMap::new(), MetBefore::new());
-        Self { by_cause, longest, host_ns, met, among, steps }
+        Self { by_cause, longest, host_ns: vec![0; gaps.len()], among, steps }
     }
 
     /// `gap`: place of the gap that the time is a part of.
@@ -57,7 +54,7 @@ impl CauseSums {
         if time_ns > 0 {
             self.among.add(gap, cause, label, time_ns);
             if cause == IdleCause::Host {
-                *self.host_ns.entry(gap).or_default() += time_ns;
+                self.host_ns[gap] += time_ns;
             }
             self.steps.add(gap, cause, time_ns);
             if let Some(parts) = self.longest.get_mut(&gap) {

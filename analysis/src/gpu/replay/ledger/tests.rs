@@ -182,7 +182,7 @@ fn without_each(
     let without = sets.map(|set| {
         let mut run = causes.network.run();
         for (_, cause) in present.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1) {
-            run.change_at(removals.cause(*cause).expect("it has delays"), None);
+            run.change_at(removals.cause(*cause).expect("it has delays"));
         }
         let (idle_ns, _) = gaps.replayed(causes.layout, &run);
         Without { span_ns: gaps.span_ns(causes.layout, &run), idle_ns }

@@ -1,15 +1,16 @@
 //! What decided the end of each gap, from back to front: the chain of waits before the operation
 //! that ends it. A chain is contiguous, so that it covers the gap once.
 
+use super::IdleLabel;
 use super::activity::HostSegment;
 use super::delays::DelayCauses;
-use super::{IdleLabel, NodeKind};
 use crate::gpu::idle::IdleCause;
-use crate::gpu::replay::network::NetworkWait;
+use crate::gpu::replay::layout::NodeKind;
+use crate::gpu::replay::network::{NetworkWait, Rank};
 use crate::gpu::timeline::{Call, CallIndex, OpIndex};
-use crate::time::{difference, duration_ns, later, signed, sum};
+use crate::spans::index::Index;
+use crate::time::{beyond, difference, duration_ns, later, signed};
 use gctrace_event::GpuOpKind;
-use std::collections::HashMap;
 
 /// An operation that starts more than this after everything known allowed it waited for something
 /// that the trace does not contain: `consecutive_kernel_delay` of HTA is the same.
@@ -17,8 +18,8 @@ const BLOCKED_NS: i64 = 30_000;
 /// How far before a gap the cause of it may lie: 50 ms, longer than a queue of 1,024 kernels of 40 µs.
 const FARTHEST_NS: i64 = 50_000_000;
 
-/// By cause and place in the network: when the chain before that place met the cause last, and where.
-pub(super) type MetBefore = HashMap<(IdleCause, usize), Option<(i64, IdleLabel)>>;
+/// By place in the network: where the search for a cause before it ended, if it was searched.
+pub(super) type MetBefore = Vec<Option<Rank>>;
 
 /// A part of a gap.
 #[derive(Clone, Copy, Debug)]
@@ -28,21 +29,53 @@ pub(super) struct GapPart {
     pub(super) length_ns: u64,
 }
 
-/// A gap as the chain of waits before it has it: the parts sum to its length.
-#[derive(Debug, Default)]
-pub(super) struct WalkedGap {
+/// The parts of all gaps that are not final.
+#[derive(Debug)]
+pub(super) struct WalkedGaps {
     pub(super) parts: Vec<GapPart>,
-    /// Place of the node that the chain has reached; `None` if it ends.
-    before: Option<usize>,
+    /// By gap: the end of its parts, and the place of the node that its chain has reached; `None` if
+    /// it ends.
+    ends: Vec<(u32, Option<Rank>)>,
+}
+
+impl WalkedGaps {
+    pub(super) fn new(gaps: usize) -> Self {
+        Self { parts: Vec::new(), ends: Vec::with_capacity(gaps) }
+    }
+
+    /// The parts up to here are of the next gap.
+    pub(super) fn end_gap(&mut self, before: Option<usize>) {
+        let until = Index::<GapPart>::new(self.parts.len()).at() as u32;
+        self.ends.push((until, before.map(Rank::new)));
+    }
+
+    /// The parts of a gap with a cause.
+    pub(super) fn parts_of(&self, gap: usize, cause: IdleCause) -> impl Iterator<Item = &GapPart> {
+        let before = gap.checked_sub(1).map(|before| self.ends[before].0);
+        let range = before.unwrap_or_default() as usize..self.ends[gap].0 as usize;
+        self.parts[range].iter().filter(move |part| part.cause == cause)
+    }
+
+    /// The place of the node that the chain before a gap has reached; `None` if it ends.
+    pub(super) fn before(&self, gap: usize) -> Option<usize> {
+        self.ends[gap].1.map(Rank::at)
+    }
 }
 
 impl DelayCauses<'_> {
-    /// Walks back from the operation that ends a gap of `length_ns`.
-    pub(super) fn walk(&self, ender: OpIndex, length_ns: u64) -> WalkedGap {
-        let mut walked = WalkedGap::default();
+    /// Walks back from the operation that ends a gap of `length_ns`, along the chain of waits before
+    /// it. Calls `each` with parts that sum to the length; returns the place of the node that the chain
+    /// has reached, `None` if it ends.
+    pub(super) fn walk(
+        &self,
+        ender: OpIndex,
+        length_ns: u64,
+        mut each: impl FnMut(GapPart),
+    ) -> Option<usize> {
         let mut at = self.network.place(self.layout.op(ender).0);
         let mut left_ns = self.network.measured_at(at);
         let start_ns = difference(left_ns, signed(length_ns));
+        let mut unknown_ns = length_ns;
         while left_ns > start_ns
             && let Some(wait) = self.network.decisive(at)
         {
@@ -50,29 +83,27 @@ impl DelayCauses<'_> {
                 let (from_ns, to_ns) = (part.from_ns.max(start_ns), part.to_ns.min(left_ns));
                 let length_ns = difference(to_ns, from_ns).max(0).unsigned_abs();
                 if length_ns > 0 {
+                    unknown_ns = beyond(unknown_ns, length_ns);
                     let WaitPart { cause, label, .. } = part;
-                    walked.parts.push(GapPart { cause, label, length_ns });
+                    each(GapPart { cause, label, length_ns });
                 }
             });
             left_ns = left_ns.min(self.network.measured_at(wait.from).max(start_ns));
             at = wait.from;
         }
-        walked.before = if left_ns <= start_ns { Some(at) } else { None };
-        let known_ns = sum(walked.parts.iter().map(|part| part.length_ns));
-        let length_ns = duration_ns(known_ns, length_ns);
-        if length_ns > 0 {
+        if unknown_ns > 0 {
             // The chain begins with something that waited for nothing.
             let (cause, label) = (IdleCause::Unknown, IdleLabel::default());
-            walked.parts.push(GapPart { cause, label, length_ns });
+            each(GapPart { cause, label, length_ns: unknown_ns });
         }
-        walked
+        if left_ns <= start_ns { Some(at) } else { None }
     }
 
-    /// Where the chain last met a cause before a gap; `None` for causes without a place, and if the meeting was long
-    /// before. `met` remembers results.
+    /// Where the chain from a place last met a cause; `None` for causes without a place, and if the
+    /// meeting was long before. `met`: of the cause, remembers results.
     pub(super) fn before(
         &self,
-        gap: &WalkedGap,
+        start: Option<usize>,
         cause: IdleCause,
         met: &mut MetBefore,
     ) -> Option<IdleLabel> {
@@ -82,37 +113,41 @@ impl DelayCauses<'_> {
         if !in_calls.contains(&cause) && !between.contains(&cause) && !on_host {
             return None;
         }
-        let start = gap.before?;
-        let (mut at, mut passed) = (start, Vec::new());
-        let found = loop {
-            if let Some(known) = met.get(&(cause, at)) {
-                break *known;
-            }
-            passed.push(at);
-            let Some(wait) = self.network.decisive(at) else { break None };
-            let may_be = match self.kinds.at(at) {
+        let label_at = |at: usize| {
+            let may_be = match self.kind(at) {
                 NodeKind::CallEnd(call) => self.timeline.calls[call].kind.idle_cause() == cause,
                 NodeKind::CallStart(_) => between.contains(&cause),
                 NodeKind::OpEnd(_) => on_host,
                 _ => false,
             };
             let mut label = None;
-            if may_be {
+            if may_be && let Some(wait) = self.network.decisive(at) {
                 self.parts(at, &wait, |part| {
                     if part.cause == cause {
                         label.get_or_insert(part.label);
                     }
                 });
             }
-            if let Some(label) = label {
-                break Some((self.network.measured_at(at), label));
+            label
+        };
+        let start = start?;
+        met.resize(self.network.len(), None);
+        let (mut at, mut passed) = (start, Vec::new());
+        let ended = loop {
+            if let Some(known) = met[at] {
+                break known.at();
             }
+            passed.push(at);
+            if label_at(at).is_some() {
+                break at;
+            }
+            let Some(wait) = self.network.decisive(at) else { break at };
             at = wait.from;
         };
-        met.extend(passed.into_iter().map(|at| ((cause, at), found)));
-        let (time_ns, label) = found?;
-        let since_ns = difference(self.network.measured_at(start), time_ns);
-        if since_ns <= FARTHEST_NS { Some(label) } else { None }
+        passed.into_iter().for_each(|at| met[at] = Some(Rank::new(ended)));
+        let label = label_at(ended)?;
+        let (from_ns, to_ns) = (self.network.measured_at(ended), self.network.measured_at(start));
+        if difference(to_ns, from_ns) <= FARTHEST_NS { Some(label) } else { None }
     }
 
     /// Calls `each` with the parts of one wait.
@@ -120,7 +155,7 @@ impl DelayCauses<'_> {
         let (from_ns, to_ns) = (self.network.measured_at(wait.from), self.network.measured_at(at));
         let none = IdleLabel::default();
         let mut one = |cause, label| each(WaitPart { cause, label, from_ns, to_ns });
-        match (self.kinds.at(wait.from), self.kinds.at(at)) {
+        match (self.kind(wait.from), self.kind(at)) {
             (NodeKind::CallStart(call), NodeKind::OpStart(op)) => {
                 let until_ns = self.timeline.ops[op].start_ns;
                 let from_ns = self.overhead_first(call, until_ns, (from_ns, to_ns), &mut each);
@@ -172,9 +207,7 @@ impl DelayCauses<'_> {
                     _ => from_ns,
                 };
                 let cause = match self.timeline.calls[call].kind.idle_cause() {
-                    IdleCause::Copy
-                        if matches!(self.kinds.at(wait.from), NodeKind::CallStart(_)) =>
-                    {
+                    IdleCause::Copy if matches!(self.kind(wait.from), NodeKind::CallStart(_)) => {
                         IdleCause::Host
                     }
                     cause => cause,

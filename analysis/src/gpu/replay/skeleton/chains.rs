@@ -8,7 +8,8 @@
 use super::Scenarios;
 use super::graph::{Delay, DelayRows, GraphIndex};
 use crate::gpu::replay::layout::ReplayLayout;
-use crate::gpu::replay::network::{Network, NetworkNodeId};
+use crate::gpu::replay::network::{Network, NetworkNodeId, Rank};
+use crate::spans::index::Index;
 use crate::time::{difference, later};
 
 /// The calls of all threads that do not only poll, and the operations of all streams, as chains of
@@ -23,18 +24,23 @@ pub(super) struct Chains {
     lengths_ns: Vec<i64>,
 }
 
+type ChainNumber = Index<Chains>;
+
 /// A node of a chain.
 #[derive(Clone, Copy, Debug)]
 struct ChainLink {
-    chain: u32,
+    chain: ChainNumber,
     /// The node before it.
-    before: Option<usize>,
+    before: Option<Rank>,
 }
+
+// There is one per node.
+const _: () = assert!(size_of::<Option<ChainLink>>() == 8);
 
 /// A place of a chain that waits that long for a node of the graph.
 #[derive(Clone, Copy, Debug)]
 struct ChainEntry {
-    chain: u32,
+    chain: ChainNumber,
     place: usize,
     delay: Delay,
 }
@@ -51,9 +57,9 @@ impl Chains {
     /// waits for, it is no earlier.
     pub(super) fn new(
         network: &Network,
-        scenarios: &Scenarios,
-        layout: &ReplayLayout,
-        starts: &[Option<usize>],
+        scenarios: &Scenarios<'_>,
+        layout: &ReplayLayout<'_>,
+        starts: &[Option<Rank>],
     ) -> Self {
         let columns = scenarios.columns.len();
         let mut chains = Self {
@@ -73,11 +79,11 @@ impl Chains {
             let mut last: Option<usize> = None;
             for node in nodes.map(|node| network.place(node)) {
                 let link = last.and_then(|last| {
-                    if starts[node] == Some(last) {
+                    if starts[node] == Some(Rank::new(last)) {
                         return Some((last, DelayRows::same(0)));
                     }
                     let wait = network.waits(node).find(|wait| wait.from == last)?;
-                    Some((last, scenarios.delays[wait.edge]))
+                    Some((last, scenarios.delays.at(wait.edge)))
                 });
                 match link {
                     Some((before, delay)) => {
@@ -89,8 +95,8 @@ impl Chains {
                     }
                     None => chain += 1,
                 }
-                let before = link.map(|(before, _)| before);
-                chains.links[node] = Some(ChainLink { chain, before });
+                let before = link.map(|(before, _)| Rank::new(before));
+                chains.links[node] = Some(ChainLink { chain: Index::new(chain), before });
                 last = Some(node);
             }
         }
@@ -99,7 +105,7 @@ impl Chains {
 
     /// The node before it on its chain.
     pub(super) fn before(&self, node: usize) -> Option<usize> {
-        self.links[node]?.before
+        self.links[node]?.before.map(Rank::at)
     }
 }
 

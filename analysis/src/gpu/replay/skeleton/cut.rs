@@ -2,14 +2,14 @@
 //! then reduced.
 
 use super::chains::{ChainEntries, Chains};
-use super::graph::{Delay, DelayGraph, DelayRows, GraphIndex};
+use super::graph::{Delay, DelayGraph, DelayRows, EdgeDelays, GraphIndex};
 use super::{
     ChangedEdge, MarkedStep, Scenarios, Skeleton, SkeletonEdge, SkeletonMark, SkeletonMeet,
     SteppingMarks, small,
 };
 use crate::gpu::replay::ModelParts;
 use crate::gpu::replay::layout::ReplayLayout;
-use crate::gpu::replay::network::{Network, NetworkNodeId};
+use crate::gpu::replay::network::{Network, NetworkNodeId, Rank};
 use crate::gpu::replay::pauses::AppliedChange;
 use crate::gpu::replay::steps::paused_steps;
 use crate::gpu::replay::timestamps::TimestampRule;
@@ -18,11 +18,12 @@ use crate::spans::PauseSpan;
 use crate::spans::index::Index;
 use crate::time::{difference, sum};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The network of a rank while it is cut and reduced.
 pub(super) struct Cut<'a> {
     network: &'a Network,
-    layout: &'a ReplayLayout,
+    layout: &'a ReplayLayout<'a>,
     columns: Vec<AppliedChange>,
     places: Vec<u32>,
     graph: DelayGraph,
@@ -32,11 +33,10 @@ pub(super) struct Cut<'a> {
     /// The nodes of the graph that the places of the network follow, by place.
     sources: Vec<DelayedNode>,
     /// The sources of a place: `first_source[place]..first_source[place + 1]`.
-    first_source: Vec<usize>,
+    first_source: Vec<u32>,
     /// Per place that is the end of a collective, the place of its start.
-    starts: Vec<Option<usize>>,
-    /// The shortest delay of each edge in all scenarios.
-    shortest_ns: Vec<i64>,
+    starts: Vec<Option<Rank>>,
+    delays: EdgeDelays<'a>,
     /// Operation, and places of start and end.
     meets: Vec<(OpIndex, usize, usize)>,
     marks: BTreeMap<(ThreadIndex, u64), GraphMark>,
@@ -53,7 +53,11 @@ type GraphMark = (GraphIndex, Option<GraphIndex>);
 const SOURCES: usize = 3;
 
 impl<'a> Cut<'a> {
-    pub(super) fn new(model: &'a ModelParts, scenarios: Scenarios, meets: &[OpIndex]) -> Self {
+    pub(super) fn new(
+        model: &'a ModelParts<'a>,
+        scenarios: Scenarios<'a>,
+        meets: &[OpIndex],
+    ) -> Self {
         let (network, layout) = (&model.network, &model.layouts[0]);
         let mut meets: Vec<(OpIndex, usize, usize)> = meets
             .iter()
@@ -65,10 +69,8 @@ impl<'a> Cut<'a> {
         meets.sort_unstable();
         meets.dedup();
         let mut starts = vec![None; network.len()];
-        meets.iter().for_each(|(_, start, end)| starts[*end] = Some(*start));
+        meets.iter().for_each(|(_, start, end)| starts[*end] = Some(Rank::new(*start)));
         let chains = Chains::new(network, &scenarios, layout, &starts);
-        let edges = 0..network.edge_count();
-        let shortest_ns = edges.map(|edge| scenarios.range(edge).0).collect();
         let mut graph = DelayGraph::new(scenarios.rows);
         let mut cut = Self {
             network,
@@ -81,16 +83,16 @@ impl<'a> Cut<'a> {
             sources: Vec::new(),
             first_source: vec![0],
             starts,
-            shortest_ns,
+            delays: scenarios.delays,
             meets,
             marks: BTreeMap::new(),
         };
-        cut.fold(&scenarios.delays, &chains);
+        cut.fold(&chains);
         cut
     }
 
     /// Makes the graph of the network. Nodes that follow few nodes are left out right away.
-    fn fold(&mut self, delays: &[Delay], chains: &Chains) {
+    fn fold(&mut self, chains: &Chains) {
         let network = self.network;
         let mut kept: Vec<bool> = self.starts.iter().map(Option::is_some).collect();
         self.meets.iter().for_each(|(_, start, _)| kept[*start] = true);
@@ -105,9 +107,8 @@ impl<'a> Cut<'a> {
             } else {
                 let before = chains.before(node);
                 for wait in waits {
-                    let range = self.first_source[wait.from]..self.first_source[wait.from + 1];
-                    for (from, delay) in &self.sources[range] {
-                        let delay = self.graph.rows.sum(*delay, delays[wait.edge]);
+                    for (from, delay) in &self.sources[self.sources_of(wait.from)] {
+                        let delay = self.graph.rows.sum(*delay, self.delays.at(wait.edge));
                         if before.is_some()
                             && before != Some(wait.from)
                             && !entries.add(chains, &self.graph.rows, node, *from, delay)
@@ -133,7 +134,7 @@ impl<'a> Cut<'a> {
                 self.sources.push((add, DelayRows::same(0)));
             }
             sources.clear();
-            self.first_source.push(self.sources.len());
+            self.first_source.push(small(self.sources.len()));
         }
     }
 
@@ -145,16 +146,20 @@ impl<'a> Cut<'a> {
 
     /// A node of the graph is at least that much later than a place of the network.
     fn link(&mut self, place: usize, to: GraphIndex, delay: Delay) {
-        let range = self.first_source[place]..self.first_source[place + 1];
-        for (from, before) in &self.sources[range] {
+        for (from, before) in &self.sources[self.sources_of(place)] {
             let delay = self.graph.rows.sum(*before, delay);
             self.graph.link(*from, to, delay);
         }
     }
 
+    /// Where the sources of a place are.
+    fn sources_of(&self, place: usize) -> Range<usize> {
+        self.first_source[place] as usize..self.first_source[place + 1] as usize
+    }
+
     /// The node of the graph that a kept place of the network became.
     fn node(&self, place: usize) -> Option<GraphIndex> {
-        Some(self.sources.get(self.first_source[place])?.0)
+        Some(self.sources.get(self.sources_of(place).start)?.0)
     }
 
     /// `timeline`: the network was learned from it.
@@ -246,7 +251,8 @@ impl<'a> Cut<'a> {
         for node in (0..asked.len()).rev() {
             if (asked[node] || followed[node]) && self.starts[node].is_none() {
                 for wait in self.network.waits(node) {
-                    followed[wait.from] |= self.shortest_ns[wait.edge] >= 0;
+                    let (shortest_ns, _) = self.graph.rows.range(self.delays.at(wait.edge));
+                    followed[wait.from] |= shortest_ns >= 0;
                 }
             }
             if asked[node] && !followed[node] {

@@ -3,6 +3,7 @@
 //! Each delay has a value in every scenario. A node is removed by linking all that it waited for with all that waited
 //! for it; the longest of parallel delays counts, in each scenario.
 
+use crate::gpu::replay::network::Network;
 use crate::spans::index::Index;
 use crate::time::{difference, later};
 
@@ -44,6 +45,34 @@ pub(super) struct Delay {
 #[derive(Debug)]
 pub(super) struct Row;
 type RowIndex = Index<Row>;
+
+/// The delays of a network, by edge.
+#[derive(Debug)]
+pub(super) struct EdgeDelays<'a> {
+    network: &'a Network,
+    others: Vec<Option<RowIndex>>,
+}
+
+impl<'a> EdgeDelays<'a> {
+    /// As measured in all scenarios.
+    pub(super) fn new(network: &'a Network) -> Self {
+        Self { network, others: vec![None; network.edge_count()] }
+    }
+
+    pub(super) fn at(&self, edge: usize) -> Delay {
+        Delay { measured_ns: self.network.delay_at(edge), others: self.others[edge] }
+    }
+
+    /// An edge is longer by that much in each other scenario.
+    pub(super) fn change(
+        &mut self,
+        edge: usize,
+        rows: &mut DelayRows,
+        by_ns: impl Iterator<Item = i64>,
+    ) {
+        self.others[edge] = rows.delay(self.network.delay_at(edge), by_ns).others;
+    }
+}
 
 /// By how much delays differ from the measured in the other scenarios. Rows are shared: whatever is
 /// added to a delay in all scenarios alike leaves its row as it is.

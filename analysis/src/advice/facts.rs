@@ -269,9 +269,10 @@ impl<'a> Facts<'a> {
         phases.judged == JudgedPhase::StartUp
     }
 
-    /// Whether so many objects are alive that a full collection takes long.
+    /// Whether so many objects are alive that a full collection takes long, and none of them were frozen: what is
+    /// traversed after that came later.
     pub(super) fn has_large_heap(&self) -> bool {
-        self.process.largest_heap >= Some(LARGE_HEAP)
+        self.process.largest_heap >= Some(LARGE_HEAP) && self.process.after_freeze.is_none()
     }
 
     /// Whether its full collections traverse mostly objects of its parent. `None`: it was not forked, or had no full

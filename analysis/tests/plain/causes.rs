@@ -277,3 +277,27 @@ fn cycles_are_sought_where_collections_free_some() {
     assert!(advised(50).contains(&AdviceId::FindCycles), "{:?}", advised(50));
     assert!(!advised(0).contains(&AdviceId::FindCycles), "{:?}", advised(0));
 }
+
+/// A large heap that collections traverse to free little is frozen, once.
+#[test]
+fn a_large_heap_is_frozen_where_little_is_garbage() {
+    let advised = |objects: [u64; 6]| -> Vec<AdviceId> {
+        let mut records = vec![process(1, 0, "generational")];
+        for (at, objects) in (0..).zip(objects) {
+            let from_ms = 1000 * at;
+            let young = (1..40).map(|n| pause(1, from_ms + 10 * n, from_ms + 10 * n + 1));
+            records.extend(young.map(Record::Pause));
+            let full = pause(1, from_ms + 500, from_ms + 560);
+            let (heap_objects, collected) = (Some(objects), Some(900));
+            let full = Pause { generation: 2, heap_objects, collected, ..full };
+            records.push(Record::Pause(full));
+        }
+        report(records, Some(end(6000))).advice.iter().map(|advice| advice.id).collect()
+    };
+    let whole = advised([300_000; 6]);
+    assert!(whole.contains(&AdviceId::Freeze), "{whole:?}");
+    let small = advised([90_000; 6]);
+    assert!(!small.contains(&AdviceId::Freeze), "{small:?}");
+    let frozen = advised([300_000, 300_000, 20_000, 90_000, 150_000, 240_000]);
+    assert!(!frozen.contains(&AdviceId::Freeze), "{frozen:?}");
+}

@@ -38,11 +38,11 @@ URL = re.compile(r"\w+://\S*|#include\s*<[^>]*>")
 OTHERS = [re.compile(f"(?:{pattern})$") for pattern in (
     # CPython
     r"(Include|InternalDocs|Modules|Objects|Python)/.*", r"cpython/\w+\.h", r"py\w+\.h", r"(descr|frame)?object\.h", r"dict-common\.h", r"gc(_free_threading)?\.c",
-    r"(\w+object|obmalloc|preconfig)\.c", r"(collections|email|json|re)/\w+\.py", r"(ast|random|reprlib)\.py",
+    r"(\w+object|obmalloc|preconfig)\.c", r"(asyncio|collections|email|json|re)/\w+\.py", r"(ast|random|reprlib)\.py",
     # Linux and its packages
     r"(arch|drivers|fs|include|kernel|mm|net|security)/.*\.[ch]", r"(sys|linux)/\w+\.h", r"cache\.h", r"src/exec_monitor\.c",
     # NVIDIA, PyTorch and others
-    r"(cuda|cuda_runtime_api|cupti_\w+|driver_types|nccl|nvml)\.h", r"(hta|sympy|torch)/.*\.py", r"_pytree\.py", r"source/unix/mio\.rs", r"terminal/buffers\.rs",
+    r"(cuda|cuda_runtime_api|cupti_\w+|driver_types|nccl|nvml)\.h", r"(fastapi|gunicorn|hta|sympy|torch)/.*\.py", r"_pytree\.py", r"source/unix/mio\.rs", r"terminal/buffers\.rs",
     # Examples of programs, and results of scripts.
     r"(\./)?(change|job|loader|small|train)\.py", r"gpu-bundle/.*", r"(gc-log|perf-log|table)\.md",
     # Placeholders

@@ -1,7 +1,8 @@
 //! Loops and pools of a process, from the records of their turns.
 
 use gctrace_analysis::report::{AdviceId, TrainingMark, TurnPart};
-use gctrace_analysis::words::{self, samples::no_loop_in_short};
+use gctrace_analysis::words;
+use gctrace_analysis::words::samples::no_loop_in_short;
 use gctrace_event::{
     CpuSamples, Frame, LoopPlace, OffCpu, OffCpuReason, ProcessExit, Record, THREAD_CALL, Turn,
     Turns, WORK_CALL,

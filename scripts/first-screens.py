@@ -77,7 +77,7 @@ def main():
     parser.add_argument("--gctrace", required=True, type=pathlib.Path)
     parser.add_argument("--python", default="python3")
     parser.add_argument("--torch", help="a Python with PyTorch")
-    parser.add_argument("--web", help="a folder with uvicorn, FastAPI's, and gunicorn")
+    parser.add_argument("--web", help="folder of FastAPI's uvicorn and of gunicorn: .venv-web/bin after scripts/venv.sh web")
     parser.add_argument("--mode", default="auto")
     parser.add_argument("--steps-python", default="python3.12", help="3.12 or later, for --step-function")
     options = parser.parse_args()
@@ -86,7 +86,10 @@ def main():
 
     def plain(text):
         """Without the places of things on this machine."""
-        return re.sub(r"/\S+/(python3)[0-9.]*(?=\s)", r"\1", text.replace(f"{environment}/", "venv/").replace(f"{options.web}/", ""))
+        text = text.replace(f"{environment}/", "venv/")
+        if options.web:
+            text = text.replace(f"{options.web}/", "")
+        return re.sub(r"/\S+/(python3)[0-9.]*(?=\s)", r"\1", text)
 
     sections = [HEAD]
     with tempfile.TemporaryDirectory() as folder:

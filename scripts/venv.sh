@@ -9,6 +9,7 @@
 #             two of them
 #   trainers  Hugging Face's Trainer, Lightning, trackers and OpenTelemetry, which tests/python/package_trainers.py
 #             reads back; with the PyTorch of scripts/torch-venv.sh (GCTRACE_TORCH_PYTHON names another)
+#   web       FastAPI on uvicorn and uvloop, and gunicorn, for scripts/first-screens.py
 #
 #   scripts/venv.sh NAME [FOLDER]            (default: .venv-NAME)
 #
@@ -57,8 +58,13 @@ trainers)
     modules='torch, transformers, accelerate, lightning.pytorch, tensorboard, wandb, mlflow, opentelemetry.sdk'
     space=1200
     ;;
+web)
+    packages=(fastapi==0.165.0 uvicorn==0.54.0 uvloop==0.23.0 gunicorn==27.0.1)
+    modules='fastapi, uvicorn, uvloop, gunicorn'
+    space=100
+    ;;
 *)
-    echo "venv.sh: no environment '$name': metrics, package, ray, tables, tables-short, trainers" >&2
+    echo "venv.sh: no environment '$name': metrics, package, ray, tables, tables-short, trainers, web" >&2
     exit 1
     ;;
 esac

@@ -48,16 +48,13 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     let list = choose(report).into_iter();
     let mut list: Vec<Advice> =
         list.map(|advised| words::advice::advice(advised.id, advised.effect, report)).collect();
-    let mut waits = match report.verdict.level {
-        _ if report.runs > 1 => Vec::new(),
-        Level::TooShort => Vec::new(),
-        _ => waits::advice(report),
-    };
     if report.runs <= 1 {
-        let names_gil = waits.iter().any(|advice| advice.id == AdviceId::FreeGil);
-        waits.extend(turns::advice::advice(report, names_gil));
+        if report.verdict.level != Level::TooShort {
+            list.extend(waits::advice(report));
+        }
+        let names_gil = list.iter().any(|advice| advice.id == AdviceId::FreeGil);
+        list.extend(turns::advice::advice(report, names_gil));
     }
-    list.extend(waits);
     let (idle, host) = match report.runs {
         0 | 1 => idle::advice(report, &list),
         _ => (Vec::new(), Vec::new()),

@@ -9,6 +9,7 @@ mod per_step;
 pub(crate) mod report;
 pub(crate) mod shape;
 mod table;
+pub(crate) mod telling;
 mod together;
 pub mod words;
 

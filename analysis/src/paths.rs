@@ -12,6 +12,11 @@ pub fn is_package(file: &str) -> bool {
     file.split('/').any(|directory| matches!(directory, "site-packages" | "dist-packages"))
 }
 
+/// Whether a file is of the standard library: no change of a program or of a package is one there.
+pub(crate) fn is_of_python(file: &str) -> bool {
+    is_library(file) && !is_package(file)
+}
+
 /// The installed package that a file belongs to, by its name as imported.
 pub(crate) fn package(file: &str) -> Option<String> {
     let module = if is_package(file) { module(file) } else { return None };

@@ -14,7 +14,7 @@ use crate::gpu::kept::KeptTimeline;
 use crate::gpu::timeline::{GpuPart, ProcessTimeline};
 use crate::report::{
     Basis, JudgedPhase, LinesReport, LoopReport, PhaseReport, PhasesReport, ProcessReport,
-    TrainingMark, Workers,
+    ProcessWaitReport, TrainingMark, Workers,
 };
 use crate::settings::ExplicitCalls;
 use crate::spans::PauseSpan;
@@ -55,12 +55,12 @@ impl<'a> JudgedRun<'a> {
     /// most (ranks wait for the slowest). Otherwise of the ranks, as their launcher waits for them; otherwise of those
     /// whose collections requests may wait for, if the loop of a service is held up; otherwise of all.
     /// `None` if no process collected or its observed time is unknown, and for free-threaded builds: there a
-    /// collection stops the program for only a part of its time. `loops`: of the processes.
+    /// collection stops the program for only a part of its time. `loops`, `waits`: of the processes.
     pub(crate) fn of(
         analysis: &'a Analysis,
         timelines: &'a [KeptTimeline],
         processes: &'a [ProcessReport],
-        loops: &[LoopReport],
+        (loops, waits): (&[LoopReport], &[ProcessWaitReport]),
     ) -> Option<Self> {
         if processes.first().is_some_and(ProcessReport::is_free_threaded) {
             return None;
@@ -107,7 +107,7 @@ impl<'a> JudgedRun<'a> {
         }
         let count = runs.len() as u64;
         let noticed =
-            if enough == 0 && !ranks { noticed(analysis, loops, &runs) } else { BTreeSet::new() };
+            if enough == 0 && !ranks { noticed(loops, waits, &runs) } else { BTreeSet::new() };
         let weight = |report: &PhasesReport| {
             (noticed.contains(&(report.trace, report.pid)), verdict::weight(report))
         };
@@ -305,11 +305,10 @@ impl<'a> JudgedRun<'a> {
 /// Processes by trace and id: of each loop that is held up the own one, or the one for whose collections it waited
 /// longer than for its own.
 fn noticed(
-    analysis: &Analysis,
     loops: &[LoopReport],
+    waits: &[ProcessWaitReport],
     runs: &[(PhasesReport, JudgedRun<'_>)],
 ) -> BTreeSet<(usize, u32)> {
-    let waits = analysis.waits_for_processes();
     let held_up = loops.iter().filter(|of| of.is_held_up());
     let noticed = held_up.map(|of| {
         let id = (of.trace, of.pid);

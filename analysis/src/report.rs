@@ -187,9 +187,8 @@ impl Report {
             let is_same = first.is_some_and(|first| (first.trace, first.pid) == (of.trace, of.pid));
             of.waits_for_many() || is_same && of.is_of_several()
         };
-        let loops =
-            self.loops.get(1..).unwrap_or_default().iter().filter(|of| !of.is_in_background());
-        first.into_iter().chain(loops.filter(move |of| first.is_some() && is_noticed(of)))
+        let others = self.loops.iter().skip(1).filter(|of| !of.is_in_background());
+        first.into_iter().chain(others.filter(move |of| first.is_some() && is_noticed(of)))
     }
 
     /// The process that the verdict is about; for free-threaded builds, the one stopped longest; `None` if none

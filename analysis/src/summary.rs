@@ -68,8 +68,9 @@ impl Analysis {
         let timelines = merged.timelines.as_ref();
         let runs = runs(&self.traces);
         let mut loops = self.loops();
+        let waits_for_processes = self.waits_for_processes();
         let judged = match runs {
-            0 | 1 => JudgedRun::of(self, timelines, &processes, &loops),
+            0 | 1 => JudgedRun::of(self, timelines, &processes, (&loops, &waits_for_processes)),
             _ => None,
         };
         let with_gpu: Vec<&KeptTimeline> =
@@ -115,7 +116,7 @@ impl Analysis {
             counters: self.counters(),
             cpu: self.cpu(judged.as_ref(), &loops),
             loops,
-            waits_for_processes: self.waits_for_processes(),
+            waits_for_processes,
             gpu,
             gpu_bounds: gpu::bounds::report::report(timelines, self.bounds_context()),
             phases,

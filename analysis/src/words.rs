@@ -4,7 +4,7 @@
 //! sections.
 
 pub mod advice;
-pub(crate) mod broken_cycles;
+mod broken_cycles;
 mod callback;
 mod called;
 pub mod memory;
@@ -16,7 +16,7 @@ pub(crate) mod waits;
 pub use crate::cleanup::words as cleanup;
 pub use crate::garbage::words as cycles;
 pub use crate::layers::words as layers;
-use crate::report::{Advice, AdviceEffect, AdviceId, Basis, Report};
+use crate::report::{Advice, AdviceEffect, AdviceId, Basis, ProcessReport, Report};
 pub use crate::turns::held as turns;
 
 /// The risk of calling `gc.collect()` no more.
@@ -81,6 +81,22 @@ pub fn program_name(command: &[String]) -> Option<&str> {
         [] => Some(program),
         [.., "-c"] => Some("python -c"),
         [.., script] => Some(file_name(script)),
+    }
+}
+
+/// What a process of a report runs, with an argument if others run it with other ones: `engine.py core`; `None` if
+/// unknown.
+pub fn program(pid: u32, report: &Report) -> Option<String> {
+    let process = report.processes.iter().find(|process| process.pid == pid)?;
+    let name = program_name(&process.command)?;
+    let mut arguments = process.command.iter().skip_while(|word| !word.ends_with(name)).skip(1);
+    let role = arguments.next().filter(|word| !word.starts_with('-'));
+    let is_other = |other: &ProcessReport| {
+        other.command != process.command && program_name(&other.command) == Some(name)
+    };
+    match role {
+        Some(role) if report.processes.iter().any(is_other) => Some(format!("{name} {role}")),
+        _ => Some(name.to_owned()),
     }
 }
 

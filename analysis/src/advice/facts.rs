@@ -5,7 +5,6 @@ use crate::report::{
     CpuReport, JudgedPhase, LoopReport, PhaseReport, ProcessReport, Report, SettingsReport,
 };
 use crate::time::{beyond, sum, times};
-use crate::words;
 use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
 use gctrace_settings::NEXT_TO_NOTHING_PER_S;
 use gctrace_stats::ratio;
@@ -229,7 +228,7 @@ impl<'a> Facts<'a> {
     /// Whether the cycles that would be named are made by the standard library: no line of the program breaks them.
     pub(super) fn has_cycles_of_python(&self) -> bool {
         let Some(garbage) = &self.process.garbage else { return false };
-        self.uncounted().is_none() && words::broken_cycles::is_of_python(garbage)
+        self.uncounted().is_none() && garbage.is_of_python()
     }
 
     /// The line with the most time of explicit collections.

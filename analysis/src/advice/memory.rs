@@ -100,9 +100,9 @@ impl Facts<'_> {
     /// Whether most of the garbage is in cycles that are known, of a line of the program.
     pub(super) fn knows_own_cycles(&self) -> bool {
         let Some(garbage) = &self.process.garbage else { return false };
-        let (Some(main), Some(cycles)) = (&garbage.verdict, &garbage.cycles) else { return false };
-        let Some(first) = main.cycles.first() else { return false };
-        let Some(cycle) = cycles.get(*first) else { return false };
+        let (Some(main), Some(cycle)) = (&garbage.verdict, garbage.main_cycle()) else {
+            return false;
+        };
         let Some(line) = &cycle.location else { return false };
         main.ratio >= 0.5 && !line.library
     }

@@ -5,11 +5,15 @@ use super::AS_LONG_RATIO;
 use super::figures::{LoopReport, TurnCause};
 use super::held::{Held, HeldTime, LONG_NS, Places, WORTH_RATIO};
 use crate::figure::Location;
-use crate::paths::is_package;
+use crate::paths::is_of_python;
 use crate::report::{Advice, AdviceEffect, AdviceId, Report};
 use crate::units::{duration, percent};
 use crate::words::AdviceText;
 
+/// How work goes to another process, and what that costs.
+const TO_PROCESS: &str = "pool = concurrent.futures.ProcessPoolExecutor()\n\
+     await loop.run_in_executor(pool, function, argument)   # without asyncio: pool.submit(function, argument)";
+const TO_PROCESS_RISK: &str = "The argument and the result are copied between the processes.";
 /// Further causes that are named, if they hold the loop for as long as the first.
 const NAMED: usize = 2;
 
@@ -106,9 +110,8 @@ fn computes(of: &LoopReport, at: &str, share: f64) -> AdviceText {
     AdviceText {
         action,
         why: why.to_owned(),
-        code: "await loop.run_in_executor(process_pool, function, argument)   # or process_pool.submit(...)"
-            .to_owned(),
-        risk: "The argument and the result are copied between the processes.".to_owned(),
+        code: TO_PROCESS.to_owned(),
+        risk: TO_PROCESS_RISK.to_owned(),
     }
 }
 
@@ -121,8 +124,8 @@ fn lacks_gil(of: &LoopReport, at: &str, share: f64) -> AdviceText {
         why: "One thread of a process executes Python code at a time. A call into native code that does not release the \
               GIL keeps it until it returns."
             .to_owned(),
-        code: "process_pool.submit(function, argument)   # concurrent.futures.ProcessPoolExecutor".to_owned(),
-        risk: "The argument and the result are copied between the processes.".to_owned(),
+        code: TO_PROCESS.to_owned(),
+        risk: TO_PROCESS_RISK.to_owned(),
     }
 }
 
@@ -166,7 +169,7 @@ fn waits(of: &LoopReport, cause: TurnCause, at: &str, share: f64) -> AdviceText 
 impl Held<'_> {
     /// Whether its line can be moved. Code of the standard library is called from another one.
     fn is_movable(&self) -> bool {
-        let is_own = |line: &Location| !line.library || is_package(&line.file);
+        let is_own = |line: &Location| !is_of_python(&line.file);
         self.cause.is_movable() && self.line.is_some_and(is_own)
     }
 }

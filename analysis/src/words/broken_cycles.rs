@@ -2,7 +2,7 @@
 
 use super::cycles;
 use super::cycles::{born, path, place};
-use crate::paths;
+use crate::garbage::telling as garbage;
 use crate::report::{CycleShape, GarbageCycle, GarbageKind, GarbageReport, Location, MainCycles};
 use crate::units::{cut, percent};
 
@@ -134,9 +134,7 @@ fn remedy(shape: CycleShape) -> &'static str {
 
 /// `break app.Node.children -> ... -> back (FILE:10): clear one of the references when the work is done`.
 pub(super) fn action(garbage: &GarbageReport) -> String {
-    let main = if let Some(main) = &garbage.verdict { &main.cycles } else { &[][..] };
-    let cycles: Vec<&GarbageCycle> = garbage.cycles.iter().flatten().collect();
-    if let Some(first) = main.iter().find_map(|index| cycles.get(*index)) {
+    if let Some(first) = garbage.main_cycle() {
         let from =
             first.location.as_ref().map_or(String::new(), |line| format!(" ({})", place(line)));
         return format!("break {}{from}: {}", path(&first.edges), in_short(first.shape));
@@ -145,21 +143,9 @@ pub(super) fn action(garbage: &GarbageReport) -> String {
     format!("break the cycles of {names}: {}", in_short(shape))
 }
 
-/// Whether the cycles that [`action`] names are of code of the standard library.
-pub(crate) fn is_of_python(garbage: &GarbageReport) -> bool {
-    let is_of_python = |file: &str| paths::is_library(file) && !paths::is_package(file);
-    let main = if let Some(main) = &garbage.verdict { &main.cycles } else { &[][..] };
-    let cycles: Vec<&GarbageCycle> = garbage.cycles.iter().flatten().collect();
-    if let Some(first) = main.iter().find_map(|index| cycles.get(*index)) {
-        return first.location.as_ref().is_some_and(|line| is_of_python(&line.file));
-    }
-    let Some((kind, _)) = telling(&garbage.kinds) else { return false };
-    kind.name.file.as_deref().is_some_and(is_of_python)
-}
-
 /// The name of the most likely kind of garbage, where only its kinds were recorded, and the kind of its cycles.
 fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
-    let Some((kind, shape)) = telling(kinds) else {
+    let Some((kind, shape)) = garbage::telling(kinds) else {
         return ("its garbage".to_owned(), CycleShape::Other);
     };
     let born = match kind.births.as_ref() {
@@ -167,35 +153,6 @@ fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
         None => String::new(),
     };
     (format!("{}{born}", cycles::kind_within(&kind.name, usize::MAX)), shape)
-}
-
-/// The most likely kind of garbage, where only its kinds were recorded, and the kind of its cycles.
-fn telling(kinds: &[GarbageKind]) -> Option<(&GarbageKind, CycleShape)> {
-    /// Less of all garbage says nothing.
-    const PART: f64 = 0.02;
-    /// Types of objects, and the cycles that they are on, the most telling first.
-    const SHAPES: [(&[&str], CycleShape); 5] = [
-        (&["traceback"], CycleShape::Exception),
-        (&["generator", "coroutine", "async_generator"], CycleShape::Frame),
-        (&["type"], CycleShape::Class),
-        // The method may be on the cycle, or only held by it.
-        (&["method"], CycleShape::Other),
-        (&["function", "cell"], CycleShape::Closure),
-    ];
-    let worth = || kinds.iter().filter(|kind| kind.ratio >= PART);
-    let of_type = |name: &&str| worth().find(|kind| kind.name.type_name == *name);
-    let of_shape = |types: &[&str]| types.iter().find_map(of_type);
-    let telling = SHAPES.iter().find_map(|(types, shape)| Some((of_shape(types)?, *shape)));
-    let class = worth().find(|kind| kind.is_class()).map(|kind| (kind, CycleShape::Instances));
-    // If there are a few functions beside instances of a class, the functions' cycles hold the instances.
-    match (telling, class) {
-        (Some((kind, CycleShape::Closure)), Some((of, shape))) if of.ratio > kind.ratio => {
-            Some((of, shape))
-        }
-        (Some(telling), _) => Some(telling),
-        (None, Some(class)) => Some(class),
-        (None, None) => kinds.first().map(|kind| (kind, CycleShape::Containers)),
-    }
 }
 
 /// Finalizers end in an object of a class; other code belongs to generators.
@@ -245,37 +202,5 @@ fn in_short(shape: CycleShape) -> &'static str {
         CycleShape::Frame => "del the frame, close the generator",
         CycleShape::Containers => "clear it after its last use",
         CycleShape::Other => "clear one of the references after its last use",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use gctrace_event::KindName;
-
-    /// The most telling kind has a file; a class of the program is telling where no method is.
-    #[test]
-    fn cycles_of_the_standard_library_are_known() {
-        let of = |type_name: &str, file: Option<&str>| {
-            let name = KindName {
-                type_name: type_name.to_owned(),
-                file: file.map(str::to_owned),
-                ..KindName::default()
-            };
-            let kind = GarbageKind {
-                name,
-                objects: 100,
-                bytes: None,
-                ratio: 0.5,
-                per_step: None,
-                births: None,
-                estimate: None,
-            };
-            is_of_python(&GarbageReport { kinds: vec![kind], ..GarbageReport::default() })
-        };
-        assert!(of("method", Some("/usr/lib/python3.12/asyncio/selector_events.py")));
-        assert!(!of("method", Some("/usr/lib/python3.12/site-packages/app/serve.py")));
-        assert!(!of("method", Some("/app/serve.py")));
-        assert!(!of("app.Node", None));
     }
 }

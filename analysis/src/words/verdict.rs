@@ -29,10 +29,10 @@ pub(crate) fn sentence(report: &Report) -> String {
         (Level::None, None) => no_collection(report),
         _ => match &report.phases {
             Some(phases) => {
-                let named = report.totals.processes > 1;
+                let whose = process(phases, report);
                 match phases.judged {
-                    JudgedPhase::StartUp => at_start_up(level, phases, named),
-                    JudgedPhase::Training => in_training(level, phases, named),
+                    JudgedPhase::StartUp => at_start_up(level, phases, &whose),
+                    JudgedPhase::Training => in_training(level, phases, &whose),
                 }
             }
             None => with_collections(report),
@@ -142,16 +142,23 @@ fn no_collection(report: &Report) -> String {
     }
 }
 
-/// The judged process, if there are others; of the ranks or workers it is the worst.
-fn process(phases: &PhasesReport, named: bool) -> String {
+/// The judged process, if there are others, with what it runs if they run something else; of the ranks or workers it is
+/// the worst.
+fn process(phases: &PhasesReport, report: &Report) -> String {
+    if report.totals.processes < 2 {
+        return String::new();
+    }
     let worst = match phases.among {
         0 | 1 => String::new(),
         many => format!(", the worst of {}", count(many)),
     };
-    match (named, phases.rank) {
-        (false, _) => String::new(),
-        (true, Some(rank)) => format!(" of rank {rank}{worst}"),
-        (true, None) => format!(" of process {}{worst}", phases.pid),
+    if let Some(rank) = phases.rank {
+        return format!(" of rank {rank}{worst}");
+    }
+    let is_told = report.processes.windows(2).any(|two| two[0].command != two[1].command);
+    match super::program(phases.pid, report) {
+        Some(name) if is_told => format!(" of process {} ({name}){worst}", phases.pid),
+        _ => format!(" of process {}{worst}", phases.pid),
     }
 }
 
@@ -201,7 +208,7 @@ fn few(phases: &PhasesReport, phase: &PhaseReport, of: &str) -> String {
 }
 
 /// What the collector cost until training.
-fn at_start_up(level: Level, phases: &PhasesReport, named: bool) -> String {
+fn at_start_up(level: Level, phases: &PhasesReport, whose: &str) -> String {
     let PhasesReport { start_up, training, .. } = phases;
     let judgment = match level {
         Level::Heavy => "is a problem at start-up",
@@ -219,12 +226,12 @@ fn at_start_up(level: Level, phases: &PhasesReport, named: bool) -> String {
         _ => format!("took {} of the time after it", percent(training.paused_ratio.unwrap_or(0.0))),
     };
     if level == Level::RareLongPauses {
-        return few(phases, start_up, &format!("the time {until}{}", process(phases, named)));
+        return few(phases, start_up, &format!("the time {until}{whose}"));
     }
     format!(
         "The garbage collector {judgment}{}: it paused {} of the {} {until} ({}), for up to {} at \
          a time, and {after}{}.",
-        process(phases, named),
+        whose,
         percent(start_up.paused_ratio.unwrap_or(0.0)),
         duration(start_up.unhindered_ns()),
         duration(start_up.collected_ns()),
@@ -244,7 +251,7 @@ fn overload(phase: &PhaseReport) -> String {
 }
 
 /// What the collector cost the training phase of the judged process.
-fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
+fn in_training(level: Level, phases: &PhasesReport, whose: &str) -> String {
     let training = &phases.training;
     let share = percent(training.paused_ratio.unwrap_or(0.0));
     let longest = duration(training.longest_collection_ns().unwrap_or(0));
@@ -255,7 +262,7 @@ fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
         (_, None) => "the run".to_owned(),
         (_, Some(steps)) => counted(steps, "training step"),
     };
-    let of = of + &process(phases, named);
+    let of = of + whose;
     let judged = duration(training.unhindered_ns());
     let time = format!("{} of {judged}{}", duration(training.collected_ns()), together(phases));
     let overload = overload(training);

@@ -13,6 +13,7 @@ mod gpu_gaps;
 mod gpu_parts;
 mod gpu_steps;
 mod gpus;
+mod held;
 #[path = "replay_model/inserted.rs"]
 mod inserted;
 mod kineto;

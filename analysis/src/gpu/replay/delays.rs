@@ -1,4 +1,4 @@
-//! Delays in 32 bits each. Only those of a second and more need 64.
+//! A list of delays. Each takes 32 bits, one of a second or longer 64 more.
 
 /// Delays in ns by place.
 #[derive(Debug, Default)]

@@ -95,25 +95,9 @@ fn waits(wait: &ProcessWaitReport, report: &Report) -> String {
 
 /// `process 812`, with the name of its program if that is known.
 fn process(pid: u32, report: &Report) -> String {
-    match program(pid, report) {
+    match words::program(pid, report) {
         Some(name) => format!("process {pid} ({name})"),
         None => format!("process {pid}"),
-    }
-}
-
-/// What the process runs, with an argument if others run it with other ones; `None` if unknown.
-fn program(pid: u32, report: &Report) -> Option<String> {
-    let process = report.processes.iter().find(|process| process.pid == pid)?;
-    let name = words::program_name(&process.command)?;
-    let is_other = |other: &&ProcessReport| {
-        other.command != process.command && words::program_name(&other.command) == Some(name)
-    };
-    let mut arguments = process.command.iter().skip_while(|word| !word.ends_with(name)).skip(1);
-    match arguments.next() {
-        Some(role) if !role.starts_with('-') && report.processes.iter().any(|of| is_other(&of)) => {
-            Some(format!("{name} {role}"))
-        }
-        _ => Some(name.to_owned()),
     }
 }
 
@@ -147,7 +131,7 @@ pub(crate) fn turns(report: &Report) -> Section {
 fn figures(of: &LoopReport, report: &Report) -> String {
     let several = report.loops.iter().any(|other| (other.trace, other.pid) != (of.trace, of.pid));
     let whose = if several { format!(" of process {}", of.pid) } else { String::new() };
-    let name = program(of.pid, report).filter(|_| several);
+    let name = words::program(of.pid, report).filter(|_| several);
     let name = name.map_or(String::new(), |name| format!("{name}, "));
     let places = Places::of(report);
     let at = of.line.as_ref().map_or(String::new(), |line| format!(" at {}", places.name(line)));

@@ -166,8 +166,8 @@ impl DelayCauses<'_> {
                 if to_ns - from_ns <= later(usual_ns, BLOCKED_NS) {
                     return one(IdleCause::LaunchLatency, label);
                 }
-                let ready_ns = from_ns + usual_ns;
-                let launched_ns = (ready_ns + self.layout.loading_ns(call)).min(to_ns);
+                let ready_ns = later(from_ns, usual_ns);
+                let launched_ns = later(ready_ns, self.layout.loading_ns(call)).min(to_ns);
                 if launched_ns < to_ns {
                     let (cause, label) = (IdleCause::Blocked, self.unseen_function(op));
                     each(WaitPart { cause, label, from_ns: launched_ns, to_ns });

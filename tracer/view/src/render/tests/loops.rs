@@ -61,6 +61,7 @@ fn the_loop_of_the_judged_process_is_shown() {
     let text = document::text(&sections, Style::OF_FILES);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for expected in [
+        "of process 70 (engine.py core), the worst of 2",
         "The loop of process 7 (engine.py api, epoll_wait at engine.py:7 in api)",
         "Between messages of process 70 (engine.py core, read at engine.py:70 in core)",
         "Its longest turn, 80.0 ms at 500 ms: 80.0 ms in a collection.",
